@@ -1,0 +1,86 @@
+# Every target sets up what it needs: .venv, uv inside it, the pinned requirements.
+# A second run does no work twice.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+SEED ?=
+PYTEST := $(BIN)/python -m pytest
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--custom-compile-command "make requirements"
+
+# pytest-randomly prints its seed; `make test SEED=123` plays it again.
+SEEDED := $(if $(SEED),-p randomly -p "no:cacheprovider" --randomly-seed=$(SEED),)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test e2e e2e-full check format mutants bench soak controlplane docs requirements clean go-present
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(READY) ## Make .venv with the pinned requirements
+
+$(READY): requirements.txt requirements-dev.txt requirements-bootstrap.txt pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "python3 is missing: install Python 3.11 or newer"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "$$($(PYTHON) --version) is too old: install Python 3.11 or newer"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
+		|| { echo "python3 cannot make virtual environments: install the python3-venv package"; exit 1; }
+	@test -x $(BIN)/python || { echo "· making $(VENV)"; $(PYTHON) -m venv $(VENV); }
+	@echo "· installing the pinned requirements"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bootstrap.txt
+	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip sync --quiet --require-hashes requirements-dev.txt requirements-bootstrap.txt
+	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: $(READY) ## Show a simulated cluster becoming level (needs no cluster)
+	@$(BIN)/python -m simulator demo
+
+test: $(READY) ## Run the unit and integration tests in parallel (SEED=n repeats an order)
+	@$(PYTEST) -n auto $(SEEDED) tests/unit tests/integration
+
+e2e: $(READY) go-present ## Run the tests on a real control plane, one seed per scenario
+	@$(BIN)/python -m controlplane build
+	@$(PYTEST) -p no:xdist --durations=10 tests/e2e tests/conformance
+
+e2e-full: $(READY) go-present ## The same with all seeds
+	@$(BIN)/python -m controlplane build
+	@$(PYTEST) -p no:xdist --durations=10 --all-seeds tests/e2e tests/conformance
+
+check: $(READY) ## Format, lint, types, directions of import, generated files
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --cache-dir $(VENV)/.import-linter
+
+format: $(READY) ## Format the code and mend what the linter can
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+mutants: $(READY) ## Remove each registry entry in turn and expect a red test
+	@$(BIN)/python -m tests.mutants
+
+bench: $(READY) ## Run the benchmarks; they print ratios
+	@for file in bench/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+soak: $(READY) ## Run the long tests
+	@$(PYTEST) -p no:xdist tests/soak
+
+controlplane: $(READY) go-present ## Build the real control plane's binaries (once, about 13 minutes)
+	@$(BIN)/python -m controlplane build
+
+docs: $(READY) ## Write the generated pages of docs/ anew
+	@$(BIN)/python -m common.config > docs/configuration.md
+
+requirements: $(READY) ## Pin the requirements anew
+	@$(COMPILE) pyproject.toml --output-file requirements.txt
+	@$(COMPILE) pyproject.toml --extra dev --constraint requirements.txt --output-file requirements-dev.txt
+	@echo uv | $(COMPILE) - --output-file requirements-bootstrap.txt
+
+clean: ## Remove everything that was made in this folder
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .pytest_cache .coverage htmlcov dist build *.egg-info
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+go-present:
+	@command -v go >/dev/null || { echo "Go is missing: install Go 1.26 or newer (for the real control plane)"; exit 1; }

@@ -1,0 +1,3 @@
+"""What both programs share: reading a cluster correctly, fast and for ever."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,230 @@
+"""Compile the control plane's binaries from pinned Go modules.
+
+The binaries go into a cache folder outside the repository, keyed by the versions, so
+that only the first run pays. A binary is moved into place in one step after its
+compiler has succeeded: whatever stands in the cache is whole. Two builders at once are
+serialised by a lock file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from controlplane.errors import BuildError
+
+KUBERNETES = "v1.36.4"
+ETCD = "v3.6.8"  # the version that this Kubernetes itself requires
+KWOK = "v0.8.0"
+METRICS_SERVER = "v0.9.0"
+GO_MINIMUM = (1, 26)
+
+ATTEMPTS = 4
+KWOK_MODULE = "sigs.k8s.io/kwok"
+KWOK_STAGES = (
+    "stage/node/fast",
+    "stage/node/heartbeat-with-lease",
+    "stage/pod/fast",
+    "metrics/usage/usage-from-annotation.yaml",
+    "metrics/resource/metrics-resource.yaml",
+)
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """One program: its file name, the Go package it is built from, and the version."""
+
+    name: str
+    package: str
+    version: str
+    own_module: bool = True
+    """Built by `go install package@version`; otherwise inside Kubernetes' module graph."""
+
+
+BINARIES: tuple[Binary, ...] = (
+    Binary("etcd", "go.etcd.io/etcd/server/v3", ETCD, own_module=False),
+    Binary("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", KUBERNETES, own_module=False),
+    Binary(
+        "kube-controller-manager",
+        "k8s.io/kubernetes/cmd/kube-controller-manager",
+        KUBERNETES,
+        own_module=False,
+    ),
+    Binary("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler", KUBERNETES, own_module=False),
+    Binary("kubectl", "k8s.io/kubernetes/cmd/kubectl", KUBERNETES, own_module=False),
+    Binary("kwok", "sigs.k8s.io/kwok/cmd/kwok", KWOK),
+    Binary("metrics-server", "sigs.k8s.io/metrics-server/cmd/metrics-server", METRICS_SERVER),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Toolbox:
+    """Where the compiled binaries and kwok's stages stand."""
+
+    root: Path
+
+    def binary(self, name: str) -> Path:
+        return self.root / "bin" / name
+
+    @property
+    def kwok_config(self) -> Path:
+        return self.root / "kwok.yaml"
+
+    def missing(self) -> list[str]:
+        """Name what has not been built yet, in building order."""
+        names = [b.name for b in BINARIES if not self.binary(b.name).exists()]
+        return names if self.kwok_config.exists() else [*names, self.kwok_config.name]
+
+
+def toolbox() -> Toolbox:
+    """Return the toolbox of the pinned versions, built or not."""
+    cache = os.environ.get("EVENKEEL_CACHE") or _user_cache() / "evenkeel"
+    key = f"kubernetes-{KUBERNETES}_etcd-{ETCD}_kwok-{KWOK}_metrics-server-{METRICS_SERVER}"
+    return Toolbox(Path(cache) / "controlplane" / key)
+
+
+def build(say: Say = print) -> Toolbox:
+    """Compile what is missing, a progress line per binary; return where it stands."""
+    box = toolbox()
+    if not box.missing():
+        return box
+    with _locked(box.root):
+        missing = box.missing()
+        if missing:
+            _require_go()
+            _build_missing(box, missing, say)
+    return box
+
+
+def _build_missing(box: Toolbox, missing: Sequence[str], say: Say) -> None:
+    say(f"building {len(missing)} of {len(BINARIES) + 1} parts into {box.root} (once, ~13 min)")
+    (box.root / "bin").mkdir(parents=True, exist_ok=True)
+    # Inside the cache folder, so that the final rename stays on one file system.
+    with tempfile.TemporaryDirectory(prefix="build-", dir=box.root) as scratch:
+        module = Path(scratch) / "kubernetes"
+        for number, name in enumerate(missing, 1):
+            say(f"[{number}/{len(missing)}] {name} …")
+            started = time.monotonic()
+            if name == box.kwok_config.name:
+                _collect_kwok_stages(box, Path(scratch), say)
+            else:
+                binary = next(b for b in BINARIES if b.name == name)
+                _compile(binary, box, module, Path(scratch), say)
+            say(f"[{number}/{len(missing)}] {name} done in {time.monotonic() - started:.0f} s")
+
+
+def _compile(binary: Binary, box: Toolbox, module: Path, scratch: Path, say: Say) -> None:
+    flags = f"-s -w -X k8s.io/component-base/version.gitVersion={binary.version}"
+    if binary.own_module:
+        command = ["go", "install", "-ldflags", flags, f"{binary.package}@{binary.version}"]
+        _go(command, say, cwd=scratch, env={"GOBIN": str(scratch)})
+    else:
+        _write_kubernetes_module(module, say)
+        output = str(scratch / binary.name)
+        command = ["go", "build", "-mod=mod", "-ldflags", flags, "-o", output, binary.package]
+        _go(command, say, cwd=module)
+    (scratch / binary.name).rename(box.binary(binary.name))
+
+
+def _write_kubernetes_module(module: Path, say: Say) -> None:
+    """Write a go.mod that can build Kubernetes' commands from outside its repository.
+
+    Kubernetes requires its staging modules at v0.0.0 and replaces them by folders; from
+    outside they are replaced by the published modules of the same release.
+    """
+    if (module / "go.mod").exists():
+        return
+    original = Path(_module_dir("k8s.io/kubernetes", KUBERNETES, say), "go.mod").read_text()
+    staging = re.findall(r"^\s*(k8s\.io/\S+) => \./staging/", original, flags=re.MULTILINE)
+    if not staging:
+        raise BuildError(f"no staging modules in the go.mod of kubernetes {KUBERNETES}")
+    published = KUBERNETES.replace("v1.", "v0.", 1)
+    tools = "\n".join(f"\t{b.package}" for b in BINARIES if not b.own_module)
+    replaces = "\n".join(f"\t{name} => {name} {published}" for name in staging)
+    module.mkdir()
+    (module / "go.mod").write_text(
+        "module evenkeel.io/controlplane\n\n"
+        "go 1.26.0\n\n"
+        "godebug default=go1.26\n\n"
+        f"tool (\n{tools}\n)\n\n"
+        f"require (\n\tk8s.io/kubernetes {KUBERNETES}\n\tgo.etcd.io/etcd/server/v3 {ETCD}\n)\n\n"
+        f"replace (\n{replaces}\n)\n"
+    )
+
+
+def _collect_kwok_stages(box: Toolbox, scratch: Path, say: Say) -> None:
+    """Concatenate the stages that kwok's own module ships; it refuses to start without."""
+    folder = Path(_module_dir(KWOK_MODULE, KWOK, say)) / "kustomize"
+    texts: list[str] = []
+    for name in KWOK_STAGES:
+        source = folder / name
+        files = sorted(source.glob("*.yaml")) if source.is_dir() else [source]
+        texts += [f.read_text().strip() for f in files if f.name != "kustomization.yaml"]
+    whole = scratch / box.kwok_config.name
+    whole.write_text("\n---\n".join(texts) + "\n")
+    whole.rename(box.kwok_config)
+
+
+def _module_dir(module: str, version: str, say: Say) -> str:
+    out = _go(["go", "mod", "download", "-json", f"{module}@{version}"], say, cwd=Path("/"))
+    return str(json.loads(out)["Dir"])
+
+
+def _go(
+    command: Sequence[str], say: Say, *, cwd: Path, env: Mapping[str, str] | None = None
+) -> str:
+    """Run the go command; a broken download is tried again, for networks have bad minutes."""
+    environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "", **(env or {})}
+    if _go_version() >= (1, 27):
+        environment["GOEXPERIMENT"] = "nojsonv2"
+    for attempt in range(1, ATTEMPTS + 1):
+        done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
+        if done.returncode == 0:
+            return done.stdout
+        lines = done.stderr.strip().splitlines() or ["no output"]
+        if attempt < ATTEMPTS:
+            say(f"  attempt {attempt} of {ATTEMPTS} failed ({lines[-1][:160]}), trying again")
+            time.sleep(2**attempt)
+    raise BuildError(
+        f"`{' '.join(command[:2])}` failed {ATTEMPTS} times: " + " | ".join(lines[-3:])
+    )
+
+
+def _require_go() -> None:
+    if shutil.which("go") is None:
+        raise BuildError("Go is missing: install Go 1.26 or newer and put it on PATH")
+    if _go_version() < GO_MINIMUM:
+        found = ".".join(map(str, _go_version()))
+        raise BuildError(f"Go {found} is too old: install Go 1.26 or newer")
+
+
+def _go_version() -> tuple[int, int]:
+    text = subprocess.run(["go", "env", "GOVERSION"], capture_output=True, text=True).stdout
+    found = re.match(r"go(\d+)\.(\d+)", text)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+@contextlib.contextmanager
+def _locked(root: Path) -> Iterator[None]:
+    root.mkdir(parents=True, exist_ok=True)
+    with (root / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for leftover in root.glob("build-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        yield
+
+
+def _user_cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
