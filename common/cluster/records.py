@@ -1,0 +1,199 @@
+"""What the cache keeps of nodes and pods.
+
+A record is compact, immutable and parsed: quantities are integers, times are seconds
+since the epoch, selectors are compiled. What all pods of a template have in common is a
+`PodShape`, of which there is one copy however many pods share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import NewType
+
+import msgspec
+
+from common.cluster.interning import EMPTY, Interner
+from common.cluster.objects import Condition, Node, ObjectMeta, Pod
+from common.cluster.resources import NOTHING, PODS, Resources, amounts
+from common.cluster.shapes import PodShape, shape_of
+from common.cluster.tolerations import Taint
+from common.contract import MIRROR_POD, is_read
+
+NodeName = NewType("NodeName", str)
+PodUid = NewType("PodUid", str)
+OwnerUid = NewType("OwnerUid", str)
+
+UNBOUND = NodeName("")
+
+FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
+
+
+class Owner(msgspec.Struct, frozen=True, gc=False):
+    """The controller of an object."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: OwnerUid
+
+
+class NodeRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A node as we know it."""
+
+    name: NodeName
+    uid: str
+    labels: Mapping[str, str] = EMPTY
+    annotations: Mapping[str, str] = EMPTY
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    ready: bool = False
+    created_s: float = 0.0
+    allocatable: Resources = NOTHING
+    max_pods: int = 0
+    addresses: tuple[str, ...] = ()
+    images: tuple[tuple[str, int], ...] = ()
+
+
+class PodRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A pod as we know it."""
+
+    namespace: str
+    name: str
+    uid: PodUid
+    node: NodeName = UNBOUND
+    nominated_node: NodeName = UNBOUND
+    phase: str = "Pending"
+    labels: Mapping[str, str] = EMPTY
+    annotations: Mapping[str, str] = EMPTY
+    created_s: float = 0.0
+    scheduled_s: float | None = None
+    ready_since_s: float | None = None
+    deleted_s: float | None = None
+    unschedulable: bool = False
+    """The scheduler has tried and found no node."""
+    owner: Owner | None = None
+    owned: bool = False
+    """Has an owner of any kind, a controller or not."""
+    shape: PodShape
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def requests(self) -> Resources:
+        return self.shape.requests
+
+    @property
+    def terminating(self) -> bool:
+        return self.deleted_s is not None
+
+    @property
+    def finished(self) -> bool:
+        return self.phase in FINISHED_PHASES
+
+    @property
+    def ready(self) -> bool:
+        return self.ready_since_s is not None
+
+    @property
+    def mirror(self) -> bool:
+        """Made by a kubelet from a file; the API server only shows it."""
+        return MIRROR_POD in self.annotations
+
+
+def key_of(metadata: ObjectMeta) -> str:
+    """Return `namespace/name`, or the name of what has no namespace."""
+    return f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
+
+
+def node_record(node: Node, shared: Interner) -> NodeRecord:
+    """Parse a node; raises ValueError when a quantity is nonsense."""
+    meta, status = node.metadata, node.status
+    allocatable = amounts(status.allocatable)
+    ready = _condition(status.conditions, "Ready")
+    return NodeRecord(
+        name=NodeName(meta.name),
+        uid=meta.uid,
+        labels=shared.labels(meta.labels),
+        annotations=kept_annotations(meta, shared),
+        taints=node.spec.taints,
+        unschedulable=node.spec.unschedulable,
+        ready=ready is not None and ready.status == "True",
+        created_s=seconds(meta.creation_timestamp) or 0.0,
+        allocatable=shared.value(Resources.from_amounts(allocatable)),
+        max_pods=allocatable.get(PODS, 0) // 1000,
+        addresses=tuple(a.address for a in status.addresses or ()),
+        images=tuple(
+            shared.value((name, image.size_bytes))
+            for image in status.images or ()
+            for name in image.names or ()
+        ),
+    )
+
+
+def pod_record(pod: Pod, shared: Interner) -> PodRecord:
+    """Parse a pod; raises ValueError when a quantity or a selector is nonsense."""
+    meta, spec, status = pod.metadata, pod.spec, pod.status
+    scheduled = _condition(status.conditions, "PodScheduled")
+    ready = _condition(status.conditions, "Ready")
+    return PodRecord(
+        namespace=shared.value(meta.namespace),
+        name=meta.name,
+        uid=PodUid(meta.uid),
+        node=NodeName(shared.value(spec.node_name)),
+        nominated_node=NodeName(status.nominated_node_name),
+        phase=shared.value(status.phase),
+        labels=shared.labels(meta.labels),
+        annotations=kept_annotations(meta, shared),
+        created_s=seconds(meta.creation_timestamp) or 0.0,
+        scheduled_s=_scheduled_s(pod, scheduled),
+        ready_since_s=_since(ready, "True"),
+        deleted_s=seconds(meta.deletion_timestamp),
+        unschedulable=scheduled is not None and scheduled.reason == "Unschedulable",
+        owner=controller_of(meta, shared),
+        owned=bool(meta.owner_references),
+        shape=shared.value(shape_of(meta, spec, status)),
+    )
+
+
+def controller_of(meta: ObjectMeta, shared: Interner) -> Owner | None:
+    """Return the owner that is marked as the controller."""
+    for ref in meta.owner_references or ():
+        if ref.controller:
+            return shared.value(Owner(ref.api_version, ref.kind, ref.name, OwnerUid(ref.uid)))
+    return None
+
+
+def kept_annotations(meta: ObjectMeta, shared: Interner) -> Mapping[str, str]:
+    """Return the annotations that somebody reads."""
+    if not meta.annotations:
+        return EMPTY
+    return shared.labels({k: v for k, v in meta.annotations.items() if is_read(k)})
+
+
+def seconds(moment: datetime | None) -> float | None:
+    """Return seconds since the epoch."""
+    return None if moment is None else moment.timestamp()
+
+
+def _scheduled_s(pod: Pod, scheduled: Condition | None) -> float | None:
+    if not pod.spec.node_name:
+        return None
+    moment = _since(scheduled, "True")
+    # Static pods and pods bound by hand never get the condition.
+    return moment if moment is not None else seconds(pod.status.start_time)
+
+
+def _since(condition: Condition | None, status: str) -> float | None:
+    if condition is None or condition.status != status:
+        return None
+    return seconds(condition.last_transition_time) or 0.0
+
+
+def _condition(conditions: Iterable[Condition] | None, kind: str) -> Condition | None:
+    for condition in conditions or ():
+        if condition.type == kind:
+            return condition
+    return None

@@ -1,0 +1,133 @@
+"""Maps that can be photographed cheaply.
+
+A snapshot must not change under its reader, and must not cost a copy of everything that
+exists. Both maps here hand out frozen views whose cost does not grow with what they
+hold, and copy a small part when it is next written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Final, Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+G = TypeVar("G", bound=Hashable)
+
+_PARTS: Final = 1024
+_MASK: Final = _PARTS - 1
+
+
+class FrozenShelf(Mapping[K, V]):
+    """What a shelf held when it was photographed."""
+
+    __slots__ = ("_length", "_parts")
+
+    def __init__(self, parts: list[dict[K, V]], length: int) -> None:
+        self._parts = parts
+        self._length = length
+
+    def __getitem__(self, key: K) -> V:
+        return self._parts[hash(key) & _MASK][key]
+
+    def __iter__(self) -> Iterator[K]:
+        for part in self._parts:
+            yield from part
+
+    def __len__(self) -> int:
+        return self._length
+
+
+class Shelf(Generic[K, V]):
+    """A dict in many parts; a photograph shares them until they are written."""
+
+    def __init__(self) -> None:
+        self._parts: list[dict[K, V]] = [{} for _ in range(_PARTS)]
+        self._shared = bytearray(_PARTS)
+        self._length = 0
+        self._frozen: FrozenShelf[K, V] | None = None
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[K]:
+        for part in self._parts:
+            yield from part
+
+    def get(self, key: K) -> V | None:
+        return self._parts[hash(key) & _MASK].get(key)
+
+    def put(self, key: K, value: V) -> None:
+        part = self._writable(key)
+        self._length += key not in part
+        part[key] = value
+
+    def pop(self, key: K) -> V | None:
+        if self.get(key) is None:
+            return None
+        self._length -= 1
+        return self._writable(key).pop(key)
+
+    def freeze(self) -> FrozenShelf[K, V]:
+        """Return what is held now; the same object while nothing is written."""
+        if self._frozen is None:
+            self._shared = bytearray(b"\x01") * _PARTS
+            self._frozen = FrozenShelf(self._parts.copy(), self._length)
+        return self._frozen
+
+    def _writable(self, key: K) -> dict[K, V]:
+        self._frozen = None
+        index = hash(key) & _MASK
+        if self._shared[index]:
+            self._parts[index] = self._parts[index].copy()
+            self._shared[index] = 0
+        return self._parts[index]
+
+
+class Groups(Generic[G, K, V]):
+    """Values filed under a group; empty groups vanish."""
+
+    def __init__(self) -> None:
+        self._groups: Shelf[G, dict[K, V]] = Shelf()
+        self._own: set[G] = set()
+
+    def put(self, group: G, key: K, value: V) -> None:
+        self._writable(group)[key] = value
+
+    def pop(self, group: G, key: K) -> None:
+        members = self._writable(group)
+        members.pop(key, None)
+        if not members:
+            self._groups.pop(group)
+            self._own.discard(group)
+
+    def freeze(self) -> FrozenGroups[G, K, V]:
+        self._own.clear()
+        return FrozenGroups(self._groups.freeze())
+
+    def _writable(self, group: G) -> dict[K, V]:
+        members = self._groups.get(group)
+        if members is None or group not in self._own:
+            members = {} if members is None else members.copy()
+            self._groups.put(group, members)
+            self._own.add(group)
+        return members
+
+
+class FrozenGroups(Generic[G, K, V]):
+    """What the groups held when they were photographed."""
+
+    __slots__ = ("_groups",)
+
+    _NOBODY: Final[Mapping[K, V]] = MappingProxyType({})
+
+    def __init__(self, groups: Mapping[G, dict[K, V]]) -> None:
+        self._groups = groups
+
+    def __getitem__(self, group: G) -> Mapping[K, V]:
+        """Return the members of a group; of an unknown one, nobody."""
+        return self._groups.get(group) or self._NOBODY
+
+    def __iter__(self) -> Iterator[G]:
+        return iter(self._groups)

@@ -1,0 +1,76 @@
+"""The cluster at one moment: immutable, shared by whoever looks at it.
+
+A `NodeView` is a new object exactly when something about that node or its pods changed,
+so readers can keep what they computed for a node as long as the view is the same object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from common.cluster.records import NodeName, NodeRecord, OwnerUid, PodRecord, PodUid
+from common.cluster.resources import Resources
+from common.cluster.shelf import FrozenGroups
+from common.cluster.storage import (
+    ClaimRecord,
+    CsiNodeRecord,
+    LeaseRecord,
+    NamespaceRecord,
+    PriorityClassRecord,
+    StorageClassRecord,
+    VolumeRecord,
+)
+from common.cluster.workloads import BudgetRecord, WorkloadRecord
+
+
+class NodeView(msgspec.Struct, frozen=True, eq=False):
+    """A node with the pods that hold resources on it, and their sums."""
+
+    node: NodeRecord
+    pods: Mapping[PodUid, PodRecord]
+    requested: Resources
+    scored_cpu_milli: int
+    scored_mem_bytes: int
+
+
+class Snapshot(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """Everything we know of the cluster, at one version of the state."""
+
+    version: int
+    nodes: Mapping[NodeName, NodeView]
+    pods: Mapping[PodUid, PodRecord]
+    pending: Mapping[PodUid, PodRecord]
+    """Pods without a node that are neither finished nor terminating."""
+    workloads: Mapping[OwnerUid, WorkloadRecord]
+    namespaces: Mapping[str, NamespaceRecord]
+    budgets: Mapping[str, BudgetRecord]
+    claims: Mapping[str, ClaimRecord]
+    volumes: Mapping[str, VolumeRecord]
+    storage_classes: Mapping[str, StorageClassRecord]
+    csi_nodes: Mapping[str, CsiNodeRecord]
+    priority_classes: Mapping[str, PriorityClassRecord]
+    leases: Mapping[str, LeaseRecord]
+    by_owner: FrozenGroups[OwnerUid, PodUid, PodRecord]
+    by_namespace: FrozenGroups[str, PodUid, PodRecord]
+    by_nomination: FrozenGroups[NodeName, PodUid, PodRecord]
+    pods_by_name: Mapping[str, PodRecord]
+
+    def siblings(self, pod: PodRecord) -> Mapping[PodUid, PodRecord]:
+        """Return all pods of this pod's controller, itself included."""
+        return self.by_owner[pod.owner.uid] if pod.owner is not None else {pod.uid: pod}
+
+    def controller(self, pod: PodRecord) -> WorkloadRecord | None:
+        """Return the controller that replaces this pod, if we know it."""
+        return self.workloads.get(pod.owner.uid) if pod.owner is not None else None
+
+    def top_workload(self, pod: PodRecord) -> WorkloadRecord | None:
+        """Return what a person would name as the owner: of a ReplicaSet, its Deployment."""
+        found = self.controller(pod)
+        while found is not None and found.owner is not None:
+            above = self.workloads.get(found.owner.uid)
+            if above is None:
+                break
+            found = above
+        return found

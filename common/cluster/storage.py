@@ -1,0 +1,195 @@
+"""What the cache keeps of volumes, and of the small kinds: namespaces, priorities, leases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from common.cluster.interning import EMPTY, Interner
+from common.cluster.objects import (
+    CSINode,
+    Lease,
+    Namespace,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    PriorityClass,
+    StorageClass,
+)
+from common.cluster.records import kept_annotations, seconds
+from common.cluster.selectors import NodeSelector
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Base of the small records."""
+
+
+class ClaimRecord(Record):
+    """A PersistentVolumeClaim."""
+
+    namespace: str
+    name: str
+    uid: str
+    volume: str = ""
+    phase: str = ""
+    storage_class: str | None = None
+    access_modes: tuple[str, ...] = ()
+    annotations: Mapping[str, str] = EMPTY
+    deleted_s: float | None = None
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class VolumeRecord(Record):
+    """A PersistentVolume."""
+
+    name: str
+    uid: str
+    labels: Mapping[str, str] = EMPTY
+    claim: str = ""
+    """`namespace/name` of the claim that it is bound to or reserved for."""
+    claim_uid: str = ""
+    phase: str = ""
+    storage_class: str = ""
+    access_modes: tuple[str, ...] = ()
+    driver: str = ""
+    handle: str = ""
+    local: bool = False
+    nodes: NodeSelector | None = None
+
+
+class StorageClassRecord(Record):
+    name: str
+    provisioner: str
+    waits_for_consumer: bool
+    topologies: tuple[tuple[tuple[str, tuple[str, ...]], ...], ...] = ()
+    """Terms, any of which must match; each is (label, allowed values) pairs that all must."""
+
+
+class DriverRecord(Record):
+    """A CSI driver on a node."""
+
+    name: str
+    node_id: str
+    topology_keys: tuple[str, ...] = ()
+    max_volumes: int | None = None
+
+
+class CsiNodeRecord(Record):
+    name: str
+    drivers: tuple[DriverRecord, ...] = ()
+
+
+class PriorityClassRecord(Record):
+    name: str
+    value: int
+    is_default: bool = False
+
+
+class NamespaceRecord(Record):
+    name: str
+    labels: Mapping[str, str] = EMPTY
+    deleted_s: float | None = None
+
+
+class LeaseRecord(Record):
+    namespace: str
+    name: str
+    holder: str = ""
+    duration_s: int = 0
+    renewed_s: float | None = None
+    annotations: Mapping[str, str] = EMPTY
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+def claim_record(wire: PersistentVolumeClaim, shared: Interner) -> ClaimRecord:
+    meta, spec = wire.metadata, wire.spec
+    return ClaimRecord(
+        namespace=shared.value(meta.namespace),
+        name=meta.name,
+        uid=meta.uid,
+        volume=spec.volume_name,
+        phase=shared.value(wire.status.phase),
+        storage_class=spec.storage_class_name,
+        access_modes=shared.value(spec.access_modes or ()),
+        annotations=kept_annotations(meta, shared),
+        deleted_s=seconds(meta.deletion_timestamp),
+    )
+
+
+def volume_record(wire: PersistentVolume, shared: Interner) -> VolumeRecord:
+    meta, spec = wire.metadata, wire.spec
+    affinity = spec.node_affinity.required if spec.node_affinity is not None else None
+    return VolumeRecord(
+        name=meta.name,
+        uid=meta.uid,
+        labels=shared.labels(meta.labels),
+        claim=f"{spec.claim_ref.namespace}/{spec.claim_ref.name}" if spec.claim_ref else "",
+        claim_uid=spec.claim_ref.uid if spec.claim_ref else "",
+        phase=shared.value(wire.status.phase),
+        storage_class=shared.value(spec.storage_class_name),
+        access_modes=shared.value(spec.access_modes or ()),
+        driver=spec.csi.driver if spec.csi else "",
+        handle=spec.csi.volume_handle if spec.csi else "",
+        local=spec.local is not None or spec.host_path is not None,
+        nodes=shared.value(NodeSelector.from_wire(affinity)) if affinity is not None else None,
+    )
+
+
+def storage_class_record(wire: StorageClass, shared: Interner) -> StorageClassRecord:
+    return StorageClassRecord(
+        name=wire.metadata.name,
+        provisioner=wire.provisioner,
+        waits_for_consumer=wire.volume_binding_mode == "WaitForFirstConsumer",
+        topologies=tuple(
+            tuple((e.key, e.values) for e in term.match_label_expressions or ())
+            for term in wire.allowed_topologies or ()
+        ),
+    )
+
+
+def csi_node_record(wire: CSINode, shared: Interner) -> CsiNodeRecord:
+    return CsiNodeRecord(
+        name=wire.metadata.name,
+        drivers=tuple(
+            DriverRecord(
+                name=driver.name,
+                node_id=driver.node_id,
+                topology_keys=shared.value(driver.topology_keys or ()),
+                max_volumes=driver.allocatable.count if driver.allocatable else None,
+            )
+            for driver in wire.spec.drivers or ()
+        ),
+    )
+
+
+def priority_class_record(wire: PriorityClass, shared: Interner) -> PriorityClassRecord:
+    return PriorityClassRecord(
+        name=wire.metadata.name, value=wire.value, is_default=wire.global_default
+    )
+
+
+def namespace_record(wire: Namespace, shared: Interner) -> NamespaceRecord:
+    meta = wire.metadata
+    return NamespaceRecord(
+        name=meta.name,
+        labels=shared.labels(meta.labels),
+        deleted_s=seconds(meta.deletion_timestamp),
+    )
+
+
+def lease_record(wire: Lease, shared: Interner) -> LeaseRecord:
+    meta, spec = wire.metadata, wire.spec
+    return LeaseRecord(
+        namespace=shared.value(meta.namespace),
+        name=meta.name,
+        holder=spec.holder_identity or "",
+        duration_s=spec.lease_duration_seconds or 0,
+        renewed_s=seconds(spec.renew_time),
+        annotations=kept_annotations(meta, shared),
+    )

@@ -1,0 +1,251 @@
+"""What reflectors fill: one table per kind, each the only writer of its part of the state.
+
+A table understands events in any order across kinds: a pod may come before its node or
+its owner, and a node may go before its pods. Repeated events change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, Generic, TypeVar
+
+from common.cluster.interning import Interner
+from common.cluster.objects import Node, Object, Pod
+from common.cluster.records import (
+    UNBOUND,
+    NodeName,
+    NodeRecord,
+    OwnerUid,
+    PodRecord,
+    PodUid,
+    key_of,
+    node_record,
+    pod_record,
+)
+from common.cluster.resources import Resources
+from common.cluster.shelf import Groups, Shelf
+from common.cluster.snapshot import NodeView
+from common.cluster.workloads import WorkloadRecord
+
+W = TypeVar("W", bound=Object)
+R = TypeVar("R")
+
+Changed = Callable[[], None]
+Oddity = Callable[[str, str, str], None]
+"""Told about (kind, key, cause) of objects that are kept but make no sense."""
+
+
+class Table(Generic[W, R]):
+    """Records of one kind by `namespace/name`."""
+
+    def __init__(
+        self, parse: Callable[[W, Interner], R], shared: Interner, changed: Changed
+    ) -> None:
+        self._parse = parse
+        self._shared = shared
+        self._changed = changed
+        self.records: Final[Shelf[str, R]] = Shelf()
+
+    def upsert(self, wire: W) -> None:
+        self._put(key_of(wire.metadata), self._parse(wire, self._shared))
+
+    def delete(self, wire: W) -> None:
+        self.forget(key_of(wire.metadata))
+
+    def forget(self, key: str) -> None:
+        old = self.records.pop(key)
+        if old is not None:
+            self._replaced(old, None)
+            self._changed()
+
+    def keys(self) -> Iterable[str]:
+        return iter(self.records)
+
+    def _put(self, key: str, new: R) -> None:
+        old = self.records.get(key)
+        if old == new:
+            return
+        self.records.put(key, new)
+        self._replaced(old, new)
+        self._changed()
+
+    def _replaced(self, old: R | None, new: R | None) -> None:
+        """Keep what is derived from the records in step; nothing is, here."""
+
+
+class WorkloadTable(Table[W, WorkloadRecord]):
+    """Workloads of one kind, filed by uid with those of the other kinds."""
+
+    def __init__(
+        self,
+        parse: Callable[[W, Interner], WorkloadRecord],
+        shared: Interner,
+        changed: Changed,
+        by_uid: Shelf[OwnerUid, WorkloadRecord],
+    ) -> None:
+        super().__init__(parse, shared, changed)
+        self._by_uid = by_uid
+
+    def _replaced(self, old: WorkloadRecord | None, new: WorkloadRecord | None) -> None:
+        if old is not None and (new is None or new.uid != old.uid):
+            self._by_uid.pop(old.uid)
+        if new is not None:
+            self._by_uid.put(new.uid, new)
+
+
+class Seat:
+    """One node's place: its record once known, its pods, and their sums, kept as they come."""
+
+    __slots__ = ("_cpu", "_ephemeral", "_memory", "_scalars", "_scored", "pods", "record", "view")
+
+    def __init__(self) -> None:
+        self.record: NodeRecord | None = None
+        self.pods: dict[PodUid, PodRecord] = {}
+        self.view: NodeView | None = None
+        self._cpu = self._memory = self._ephemeral = 0
+        self._scored = [0, 0]
+        self._scalars: dict[str, int] = {}
+
+    def charge(self, pod: PodRecord, sign: int) -> None:
+        asked = pod.shape.requests
+        self._cpu += sign * asked.cpu_milli
+        self._memory += sign * asked.mem_bytes
+        self._ephemeral += sign * asked.ephemeral_bytes
+        self._scored[0] += sign * pod.shape.scored_cpu_milli
+        self._scored[1] += sign * pod.shape.scored_mem_bytes
+        for name, amount in asked.scalars:
+            self._scalars[name] = self._scalars.get(name, 0) + sign * amount
+
+    def look(self) -> NodeView | None:
+        """Return the view of this node, made anew only if something changed."""
+        if self.view is None and self.record is not None:
+            scalars = tuple(sorted((n, a) for n, a in self._scalars.items() if a))
+            requested = Resources(self._cpu, self._memory, self._ephemeral, scalars)
+            self.view = NodeView(self.record, self.pods.copy(), requested, *self._scored)
+        return self.view
+
+
+class Seating:
+    """All nodes' places, and which of them changed since the last photograph."""
+
+    def __init__(self) -> None:
+        self._seats: dict[NodeName, Seat] = {}
+        self._stale: set[NodeName] = set()
+        self._views: dict[NodeName, NodeView] = {}
+
+    def set_node(self, name: NodeName, record: NodeRecord | None) -> None:
+        self._touch(name).record = record
+        self._drop_if_empty(name)
+
+    def seat(self, pod: PodRecord) -> None:
+        seat = self._touch(pod.node)
+        seat.pods[pod.uid] = pod
+        seat.charge(pod, +1)
+
+    def unseat(self, pod: PodRecord) -> None:
+        seat = self._touch(pod.node)
+        del seat.pods[pod.uid]
+        seat.charge(pod, -1)
+        self._drop_if_empty(pod.node)
+
+    def freeze(self) -> dict[NodeName, NodeView]:
+        """Return the views of all known nodes; costs what changed."""
+        if self._stale:
+            self._views = self._views.copy()
+            for name in self._stale:
+                seat = self._seats.get(name)
+                view = seat.look() if seat is not None else None
+                if view is None:
+                    self._views.pop(name, None)
+                else:
+                    self._views[name] = view
+            self._stale.clear()
+        return self._views
+
+    def _touch(self, name: NodeName) -> Seat:
+        self._stale.add(name)
+        seat = self._seats.get(name)
+        if seat is None:
+            seat = self._seats[name] = Seat()
+        seat.view = None
+        return seat
+
+    def _drop_if_empty(self, name: NodeName) -> None:
+        seat = self._seats[name]
+        if seat.record is None and not seat.pods:
+            del self._seats[name]
+
+
+class NodeTable(Table[Node, NodeRecord]):
+    """Nodes."""
+
+    def __init__(
+        self, seating: Seating, shared: Interner, changed: Changed, oddity: Oddity
+    ) -> None:
+        super().__init__(node_record, shared, changed)
+        self._seating = seating
+        self._oddity = oddity
+
+    def _replaced(self, old: NodeRecord | None, new: NodeRecord | None) -> None:
+        name = new.name if new is not None else old.name if old is not None else UNBOUND
+        self._seating.set_node(name, new)
+        if new is not None and _is_empty(new) and not (old is not None and _is_empty(old)):
+            self._oddity("Node", name, "NoAllocatable")
+
+
+class PodTable(Table[Pod, PodRecord]):
+    """Pods, with the indices over them."""
+
+    def __init__(self, seating: Seating, shared: Interner, changed: Changed) -> None:
+        super().__init__(pod_record, shared, changed)
+        self._seating = seating
+        self.by_uid: Final[Shelf[PodUid, PodRecord]] = Shelf()
+        self.pending: Final[Shelf[PodUid, PodRecord]] = Shelf()
+        self.by_owner: Final[Groups[OwnerUid, PodUid, PodRecord]] = Groups()
+        self.by_namespace: Final[Groups[str, PodUid, PodRecord]] = Groups()
+        self.by_nomination: Final[Groups[NodeName, PodUid, PodRecord]] = Groups()
+
+    def delete(self, wire: Pod) -> None:
+        held = self.records.get(key_of(wire.metadata))
+        # A StatefulSet's next pod has the same name; a late word on the last is not about it.
+        if held is not None and held.uid == wire.metadata.uid:
+            super().delete(wire)
+
+    def _replaced(self, old: PodRecord | None, new: PodRecord | None) -> None:
+        if old is not None:
+            self._leave(old, gone=new is None or new.uid != old.uid)
+        if new is not None:
+            self._enter(new)
+
+    def _enter(self, pod: PodRecord) -> None:
+        self.by_uid.put(pod.uid, pod)
+        self.by_namespace.put(pod.namespace, pod.uid, pod)
+        if pod.owner is not None:
+            self.by_owner.put(pod.owner.uid, pod.uid, pod)
+        if pod.finished:
+            return
+        if pod.node:
+            self._seating.seat(pod)
+        elif not pod.terminating:
+            self.pending.put(pod.uid, pod)
+            if pod.nominated_node:
+                self.by_nomination.put(pod.nominated_node, pod.uid, pod)
+
+    def _leave(self, pod: PodRecord, *, gone: bool) -> None:
+        if gone:
+            self.by_uid.pop(pod.uid)
+            self.by_namespace.pop(pod.namespace, pod.uid)
+        if pod.owner is not None:
+            self.by_owner.pop(pod.owner.uid, pod.uid)
+        if pod.finished:
+            return
+        if pod.node:
+            self._seating.unseat(pod)
+        elif not pod.terminating:
+            self.pending.pop(pod.uid)
+            if pod.nominated_node:
+                self.by_nomination.pop(pod.nominated_node, pod.uid)
+
+
+def _is_empty(node: NodeRecord) -> bool:
+    return node.allocatable.cpu_milli <= 0 or node.allocatable.mem_bytes <= 0

@@ -1,0 +1,1 @@
+"""A whole cluster in one process, for people and tests without one."""
