@@ -11,11 +11,13 @@ since it was last swept, everything that nobody else refers to is dropped.
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from types import MappingProxyType
 from typing import Final, TypeVar
 
 H = TypeVar("H", bound=Hashable)
+K = TypeVar("K")
+V = TypeVar("V")
 
 EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -28,10 +30,11 @@ class Interner:
     def __init__(self) -> None:
         self._values: dict[Hashable, Hashable] = {}
         self._maps: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
+        self._derived: dict[bytes, Hashable] = {}
         self._sweep_at = _SWEEP_AT_LEAST
 
     def __len__(self) -> int:
-        return len(self._values) + len(self._maps)
+        return len(self._values) + len(self._maps) + len(self._derived)
 
     def value(self, value: H) -> H:
         """Return the one copy of an immutable value."""
@@ -39,6 +42,13 @@ class Interner:
         if found is value:
             self._sweep_if_grown()
         return found  # type: ignore[return-value]  # equal values of one table are of one type
+
+    def derived(self, source: bytes, derive: Callable[[], H]) -> H:
+        """Return the one copy of what is derived from equal bytes; derive it only once."""
+        found = self._derived.get(source)
+        if found is None:
+            found = self._derived[source] = self.value(derive())
+        return found  # type: ignore[return-value]  # equal bytes are derived by one function
 
     def labels(self, labels: Mapping[str, str] | None) -> Mapping[str, str]:
         """Return the one copy of a map of labels; nobody may change it."""
@@ -58,7 +68,27 @@ class Interner:
             self._sweep_at = max(_SWEEP_AT_LEAST, 2 * len(self))
 
     def _sweep(self) -> None:
-        # Held here as key and value, by the loop's variable and by getrefcount's argument.
-        mine = 4
-        self._values = {k: v for k, v in self._values.items() if sys.getrefcount(v) > mine + 1}
-        self._maps = {k: m for k, m in self._maps.items() if sys.getrefcount(m) > 3}
+        self._derived.clear()
+        self._values = _used(self._values, _ALONE_AS_BOTH)
+        self._maps = _used(self._maps, _ALONE_AS_VALUE)
+
+
+def _used(table: dict[K, V], alone: int) -> dict[K, V]:
+    """Return the entries that somebody beside the table refers to."""
+    references = _references(table)
+    return {k: v for (k, v), count in zip(table.items(), references, strict=True) if count > alone}
+
+
+def _references(table: Mapping[K, V]) -> list[int]:
+    return [sys.getrefcount(value) for value in table.values()]
+
+
+def _keyed_by_itself() -> dict[object, object]:
+    value = object()
+    return {value: value}
+
+
+# How many references an entry shows that only its table holds: it differs between
+# versions of Python, so it is looked at instead of known.
+_ALONE_AS_BOTH: Final = _references(_keyed_by_itself())[0]
+_ALONE_AS_VALUE: Final = _references({"": dict[str, str]()})[0]

@@ -20,7 +20,7 @@ from common.cluster.selector_objects import (
 from common.cluster.tolerations import Taint, Toleration
 
 
-class Wire(msgspec.Struct, rename="camel", kw_only=True, gc=False):
+class Wire(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=True, gc=False):
     """Base of all wire structs."""
 
 
@@ -80,6 +80,7 @@ class NodeStatus(Wire):
     conditions: list[Condition] | None = None
     addresses: list[NodeAddress] | None = None
     images: list[ContainerImage] | None = None
+    declared_features: tuple[str, ...] | None = None
 
 
 class Node(Object):
@@ -98,12 +99,17 @@ class ContainerPort(Wire):
     host_ip: str = msgspec.field(name="hostIP", default="")
 
 
+class RestartRule(Wire):
+    action: str = ""
+
+
 class Container(Wire):
     name: str = ""
     image: str = ""
     resources: ResourceRequirements = msgspec.field(default_factory=ResourceRequirements)
     ports: list[ContainerPort] | None = None
     restart_policy: str | None = None
+    restart_policy_rules: tuple[RestartRule, ...] | None = None
 
 
 class PreferredNodeTerm(Wire):
@@ -185,6 +191,10 @@ class DiskVolume(Wire):
     read_only: bool = False
 
 
+class ImageVolume(Wire):
+    reference: str = ""
+
+
 class Volume(Wire):
     name: str = ""
     persistent_volume_claim: ClaimVolume | None = None
@@ -192,6 +202,7 @@ class Volume(Wire):
     empty_dir: EmptyDirVolume | None = None
     host_path: dict[str, Any] | None = None  # Any: only whether it is there matters
     csi: CsiVolume | None = None
+    image: ImageVolume | None = None
     gce_persistent_disk: DiskVolume | None = None
     aws_elastic_block_store: DiskVolume | None = None
     iscsi: DiskVolume | None = None
@@ -216,6 +227,7 @@ class PodSpec(Wire):
     termination_grace_period_seconds: int | None = None
     hostname: str = ""
     host_network: bool = False
+    host_users: bool | None = None
     containers: list[Container] = msgspec.field(default_factory=list)
     init_containers: list[Container] | None = None
     overhead: dict[str, str] | None = None
@@ -379,6 +391,10 @@ class ClaimSpec(Wire):
     volume_name: str = ""
     storage_class_name: str | None = None
     access_modes: tuple[str, ...] | None = None
+    volume_mode: str | None = None
+    volume_attributes_class_name: str | None = None
+    selector: LabelSelector | None = None
+    resources: ResourceRequirements | None = None
 
 
 class ClaimStatus(Wire):
@@ -410,10 +426,20 @@ class VolumeSpec(Wire):
     storage_class_name: str = ""
     access_modes: tuple[str, ...] | None = None
     capacity: dict[str, str] | None = None
+    volume_mode: str | None = None
+    volume_attributes_class_name: str | None = None
     csi: CsiSource | None = None
     local: dict[str, Any] | None = None  # Any: only whether it is there matters
     host_path: dict[str, Any] | None = None  # Any: only whether it is there matters
     node_affinity: VolumeNodeAffinity | None = None
+    # Any: of volumes whose drivers have left Kubernetes, only whether they are there matters
+    aws_elastic_block_store: dict[str, Any] | None = None
+    gce_persistent_disk: dict[str, Any] | None = None
+    azure_disk: dict[str, Any] | None = None
+    azure_file: dict[str, Any] | None = None
+    cinder: dict[str, Any] | None = None
+    portworx_volume: dict[str, Any] | None = None
+    vsphere_volume: dict[str, Any] | None = None
 
 
 class VolumeStatus(Wire):

@@ -23,7 +23,13 @@ from common.cluster.objects import (
     Volume,
 )
 from common.cluster.resources import Resources, pod_limits, pod_requests, scored_requests
-from common.cluster.selectors import NodeSelector, Selector, from_label_selector
+from common.cluster.selectors import (
+    NodeSelector,
+    Operator,
+    Requirement,
+    Selector,
+    from_label_selector,
+)
 from common.cluster.tolerations import Toleration
 
 
@@ -31,13 +37,13 @@ class Part(msgspec.Struct, frozen=True, gc=False):
     """Base of the immutable, hashable parts of a shape."""
 
 
-class HostPort(Part):
+class HostPort(Part, frozen=True):
     ip: str
     protocol: str
     port: int
 
 
-class PodTerm(Part):
+class PodTerm(Part, frozen=True):
     """A pod affinity or anti-affinity term; namespaces are resolved."""
 
     selector: Selector
@@ -46,17 +52,17 @@ class PodTerm(Part):
     namespace_selector: Selector
 
 
-class WeightedTerm(Part):
+class WeightedTerm(Part, frozen=True):
     weight: int
     term: PodTerm
 
 
-class WeightedNodeTerm(Part):
+class WeightedNodeTerm(Part, frozen=True):
     weight: int
     term: NodeSelector
 
 
-class Spread(Part):
+class Spread(Part, frozen=True):
     """A topology spread constraint."""
 
     max_skew: int
@@ -69,7 +75,7 @@ class Spread(Part):
     match_label_keys: tuple[str, ...]
 
 
-class Disk(Part):
+class Disk(Part, frozen=True):
     """An in-tree disk that the scheduler does not let two pods share."""
 
     kind: str
@@ -79,7 +85,7 @@ class Disk(Part):
     read_only: bool
 
 
-class PodShape(Part, kw_only=True):
+class PodShape(Part, frozen=True, kw_only=True):
     """Everything about a pod that its template determines and that matters to placing it."""
 
     requests: Resources
@@ -115,14 +121,17 @@ class PodShape(Part, kw_only=True):
     """Has data on the node: hostPath, or emptyDir outside memory."""
     gates: tuple[str, ...] = ()
     resource_claims: int = 0
+    features: frozenset[str] = frozenset()
+    """What the node's kubelet must declare to be able to do."""
 
 
 def shape_of(meta: ObjectMeta, spec: PodSpec, status: PodStatus | None = None) -> PodShape:
-    """Return the shape of a pod, or of the pod that a template would make."""
+    """Return the shape of a pod, or without a status, of the pod that a template would make."""
     affinity = spec.affinity or Affinity()
     nodes = affinity.node_affinity or NodeAffinity()
     cpu, memory = scored_requests(spec, status)
     volumes = spec.volumes or ()
+    written = _Written(meta, merged=status is not None)
     return PodShape(
         requests=pod_requests(spec, status),
         limits=pod_limits(spec),
@@ -137,7 +146,7 @@ def shape_of(meta: ObjectMeta, spec: PodSpec, status: PodStatus | None = None) -
         hostname=spec.hostname,
         host_network=spec.host_network,
         containers=len(spec.containers) + len(spec.init_containers or ()),
-        images=tuple(c.image for c in (*(spec.init_containers or ()), *spec.containers)),
+        images=_images(spec),
         host_ports=_host_ports(spec),
         node_selector=tuple(sorted((spec.node_selector or {}).items())),
         required_nodes=NodeSelector.from_wire(nodes.required) if nodes.required else None,
@@ -146,10 +155,10 @@ def shape_of(meta: ObjectMeta, spec: PodSpec, status: PodStatus | None = None) -
             for p in nodes.preferred or ()
         ),
         tolerations=spec.tolerations or (),
-        affinity=_pod_terms(affinity.pod_affinity, meta.namespace),
-        anti_affinity=_pod_terms(affinity.pod_anti_affinity, meta.namespace),
-        preferred_affinity=_weighted_terms(affinity.pod_affinity, meta.namespace),
-        preferred_anti_affinity=_weighted_terms(affinity.pod_anti_affinity, meta.namespace),
+        affinity=written.required(affinity.pod_affinity),
+        anti_affinity=written.required(affinity.pod_anti_affinity),
+        preferred_affinity=written.preferred(affinity.pod_affinity),
+        preferred_anti_affinity=written.preferred(affinity.pod_anti_affinity),
         spread=tuple(map(_spread, spec.topology_spread_constraints or ())),
         claims=_claims(volumes),
         ephemeral_claims=tuple(sorted(v.name for v in volumes if v.ephemeral is not None)),
@@ -158,33 +167,48 @@ def shape_of(meta: ObjectMeta, spec: PodSpec, status: PodStatus | None = None) -
         local_storage=any(map(_is_local, volumes)),
         gates=tuple(g.name for g in spec.scheduling_gates or ()),
         resource_claims=len(spec.resource_claims or ()),
+        features=_features(spec),
     )
 
 
-def _pod_terms(wire: PodAffinity | None, namespace: str) -> tuple[PodTerm, ...]:
-    terms = wire.required if wire is not None else None
-    return tuple(_pod_term(term, namespace) for term in terms or ())
+class _Written:
+    """Compiles pod affinity as it stands in a pod or in a template."""
 
+    def __init__(self, meta: ObjectMeta, *, merged: bool) -> None:
+        self._namespace = meta.namespace
+        # The API server merges label keys into the selectors when a pod is created
+        # (pkg/registry/core/pod/strategy.go); in a template that is still to come.
+        self._labels = {} if merged else meta.labels or {}
 
-def _weighted_terms(wire: PodAffinity | None, namespace: str) -> tuple[WeightedTerm, ...]:
-    terms = wire.preferred if wire is not None else None
-    return tuple(
-        WeightedTerm(t.weight, _pod_term(t.pod_affinity_term, namespace)) for t in terms or ()
-    )
+    def required(self, wire: PodAffinity | None) -> tuple[PodTerm, ...]:
+        terms = wire.required if wire is not None else None
+        return tuple(map(self._term, terms or ()))
 
+    def preferred(self, wire: PodAffinity | None) -> tuple[WeightedTerm, ...]:
+        terms = wire.preferred if wire is not None else None
+        return tuple(WeightedTerm(t.weight, self._term(t.pod_affinity_term)) for t in terms or ())
 
-def _pod_term(wire: PodAffinityTerm, namespace: str) -> PodTerm:
-    # No namespaces and no selector mean the pod's own namespace
-    # (getNamespacesFromPodAffinityTerm in staging kube-scheduler/framework/types.go).
-    names = frozenset(wire.namespaces or ())
-    if not names and wire.namespace_selector is None:
-        names = frozenset({namespace})
-    return PodTerm(
-        from_label_selector(wire.label_selector),
-        wire.topology_key,
-        names,
-        from_label_selector(wire.namespace_selector),
-    )
+    def _term(self, wire: PodAffinityTerm) -> PodTerm:
+        # No namespaces and no selector mean the pod's own namespace
+        # (getNamespacesFromPodAffinityTerm in staging kube-scheduler/framework/types.go).
+        names = frozenset(wire.namespaces or ())
+        if not names and wire.namespace_selector is None:
+            names = frozenset({self._namespace})
+        keys = (
+            *self._demands(Operator.IN, wire.match_label_keys),
+            *self._demands(Operator.NOT_IN, wire.mismatch_label_keys),
+        )
+        selector = from_label_selector(wire.label_selector)
+        return PodTerm(
+            selector.plus(*keys) if keys else selector,
+            wire.topology_key,
+            names,
+            from_label_selector(wire.namespace_selector),
+        )
+
+    def _demands(self, operator: Operator, keys: tuple[str, ...] | None) -> list[Requirement]:
+        labels = self._labels
+        return [Requirement(k, operator, frozenset({labels[k]})) for k in keys or () if k in labels]
 
 
 def _spread(wire: TopologySpreadConstraint) -> Spread:
@@ -198,6 +222,24 @@ def _spread(wire: TopologySpreadConstraint) -> Spread:
         (wire.node_taints_policy or "Ignore") == "Honor",
         wire.match_label_keys or (),
     )
+
+
+def _images(spec: PodSpec) -> tuple[str, ...]:
+    containers = (*(spec.init_containers or ()), *spec.containers)
+    mounted = (v.image.reference for v in spec.volumes or () if v.image is not None)
+    return (*(c.image for c in containers), *mounted)
+
+
+def _features(spec: PodSpec) -> frozenset[str]:
+    """Return what component-helpers' nodedeclaredfeatures infers for scheduling a pod."""
+    found = set()
+    containers = (*(spec.init_containers or ()), *spec.containers)
+    rules = (rule for c in containers for rule in c.restart_policy_rules or ())
+    if any(rule.action == "RestartAllContainers" for rule in rules):
+        found.add("RestartAllContainersOnContainerExits")
+    if spec.host_network and spec.host_users is False:
+        found.add("UserNamespacesHostNetworkSupport")
+    return frozenset(found)
 
 
 def _host_ports(spec: PodSpec) -> tuple[HostPort, ...]:

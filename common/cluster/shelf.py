@@ -2,7 +2,8 @@
 
 A snapshot must not change under its reader, and must not cost a copy of everything that
 exists. Both maps here hand out frozen views whose cost does not grow with what they
-hold, and copy a small part when it is next written.
+hold, and copy a small part when it is next written. The order of iteration is arbitrary
+and differs between processes: whoever depends on an order sorts.
 """
 
 from __future__ import annotations
@@ -120,14 +121,12 @@ class FrozenGroups(Generic[G, K, V]):
 
     __slots__ = ("_groups",)
 
-    _NOBODY: Final[Mapping[K, V]] = MappingProxyType({})
-
     def __init__(self, groups: Mapping[G, dict[K, V]]) -> None:
         self._groups = groups
 
     def __getitem__(self, group: G) -> Mapping[K, V]:
         """Return the members of a group; of an unknown one, nobody."""
-        return self._groups.get(group) or self._NOBODY
+        return self._groups.get(group) or MappingProxyType({})
 
     def __iter__(self) -> Iterator[G]:
         return iter(self._groups)

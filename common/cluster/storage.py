@@ -3,38 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
+from common.cluster import quantity
 from common.cluster.interning import EMPTY, Interner
 from common.cluster.objects import (
     CSINode,
     Lease,
     Namespace,
+    ObjectMeta,
     PersistentVolume,
     PersistentVolumeClaim,
     PriorityClass,
     StorageClass,
+    VolumeSpec,
 )
-from common.cluster.records import kept_annotations, seconds
-from common.cluster.selectors import NodeSelector
+from common.cluster.records import Owner, controller_of, kept_annotations, seconds
+from common.cluster.selectors import NodeSelector, Selector, from_label_selector
+
+FILESYSTEM: Final = "Filesystem"
+
+_BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+_BETA_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Base of the small records."""
 
 
-class ClaimRecord(Record):
+class ClaimRecord(Record, frozen=True, kw_only=True):
     """A PersistentVolumeClaim."""
 
     namespace: str
     name: str
     uid: str
     volume: str = ""
+    bound: bool = False
+    """The volume is named and the binding is complete."""
     phase: str = ""
     storage_class: str | None = None
     access_modes: tuple[str, ...] = ()
+    volume_mode: str = FILESYSTEM
+    attributes_class: str = ""
+    selector: Selector | None = None
+    request_milli: int = 0
     annotations: Mapping[str, str] = EMPTY
+    owner: Owner | None = None
     deleted_s: float | None = None
 
     @property
@@ -42,7 +58,7 @@ class ClaimRecord(Record):
         return f"{self.namespace}/{self.name}"
 
 
-class VolumeRecord(Record):
+class VolumeRecord(Record, frozen=True, kw_only=True):
     """A PersistentVolume."""
 
     name: str
@@ -54,13 +70,19 @@ class VolumeRecord(Record):
     phase: str = ""
     storage_class: str = ""
     access_modes: tuple[str, ...] = ()
+    volume_mode: str = FILESYSTEM
+    attributes_class: str = ""
+    capacity_milli: int = 0
     driver: str = ""
     handle: str = ""
+    in_tree: str = ""
+    """The plugin of a volume that an in-tree driver made, before CSI."""
     local: bool = False
     nodes: NodeSelector | None = None
+    deleted_s: float | None = None
 
 
-class StorageClassRecord(Record):
+class StorageClassRecord(Record, frozen=True, kw_only=True):
     name: str
     provisioner: str
     waits_for_consumer: bool
@@ -68,7 +90,7 @@ class StorageClassRecord(Record):
     """Terms, any of which must match; each is (label, allowed values) pairs that all must."""
 
 
-class DriverRecord(Record):
+class DriverRecord(Record, frozen=True, kw_only=True):
     """A CSI driver on a node."""
 
     name: str
@@ -77,24 +99,24 @@ class DriverRecord(Record):
     max_volumes: int | None = None
 
 
-class CsiNodeRecord(Record):
+class CsiNodeRecord(Record, frozen=True, kw_only=True):
     name: str
     drivers: tuple[DriverRecord, ...] = ()
 
 
-class PriorityClassRecord(Record):
+class PriorityClassRecord(Record, frozen=True, kw_only=True):
     name: str
     value: int
     is_default: bool = False
 
 
-class NamespaceRecord(Record):
+class NamespaceRecord(Record, frozen=True, kw_only=True):
     name: str
     labels: Mapping[str, str] = EMPTY
     deleted_s: float | None = None
 
 
-class LeaseRecord(Record):
+class LeaseRecord(Record, frozen=True, kw_only=True):
     namespace: str
     name: str
     holder: str = ""
@@ -114,9 +136,15 @@ def claim_record(wire: PersistentVolumeClaim, shared: Interner) -> ClaimRecord:
         name=meta.name,
         uid=meta.uid,
         volume=spec.volume_name,
+        bound=bool(spec.volume_name) and _BIND_COMPLETED in (meta.annotations or ()),
         phase=shared.value(wire.status.phase),
-        storage_class=spec.storage_class_name,
+        storage_class=_beta_class(meta) or spec.storage_class_name,
         access_modes=shared.value(spec.access_modes or ()),
+        volume_mode=spec.volume_mode or FILESYSTEM,
+        attributes_class=spec.volume_attributes_class_name or "",
+        selector=from_label_selector(spec.selector) if spec.selector is not None else None,
+        request_milli=_storage_milli(spec.resources.requests if spec.resources else None),
+        owner=controller_of(meta, shared),
         annotations=kept_annotations(meta, shared),
         deleted_s=seconds(meta.deletion_timestamp),
     )
@@ -132,13 +160,41 @@ def volume_record(wire: PersistentVolume, shared: Interner) -> VolumeRecord:
         claim=f"{spec.claim_ref.namespace}/{spec.claim_ref.name}" if spec.claim_ref else "",
         claim_uid=spec.claim_ref.uid if spec.claim_ref else "",
         phase=shared.value(wire.status.phase),
-        storage_class=shared.value(spec.storage_class_name),
+        storage_class=shared.value(_beta_class(meta) or spec.storage_class_name),
         access_modes=shared.value(spec.access_modes or ()),
+        volume_mode=spec.volume_mode or FILESYSTEM,
+        attributes_class=spec.volume_attributes_class_name or "",
+        capacity_milli=_storage_milli(spec.capacity),
         driver=spec.csi.driver if spec.csi else "",
         handle=spec.csi.volume_handle if spec.csi else "",
+        in_tree=_in_tree(spec),
         local=spec.local is not None or spec.host_path is not None,
         nodes=shared.value(NodeSelector.from_wire(affinity)) if affinity is not None else None,
+        deleted_s=seconds(meta.deletion_timestamp),
     )
+
+
+def _beta_class(meta: ObjectMeta) -> str:
+    return (meta.annotations or {}).get(_BETA_CLASS, "")
+
+
+def _storage_milli(amounts: Mapping[str, str] | None) -> int:
+    text = (amounts or {}).get("storage")
+    return quantity.exact_milli(text) if text is not None else 0
+
+
+def _in_tree(spec: VolumeSpec) -> str:
+    # Names: k8s.io/csi-translation-lib/plugins.
+    sources = {
+        "kubernetes.io/aws-ebs": spec.aws_elastic_block_store,
+        "kubernetes.io/gce-pd": spec.gce_persistent_disk,
+        "kubernetes.io/azure-disk": spec.azure_disk,
+        "kubernetes.io/azure-file": spec.azure_file,
+        "kubernetes.io/cinder": spec.cinder,
+        "kubernetes.io/portworx-volume": spec.portworx_volume,
+        "kubernetes.io/vsphere-volume": spec.vsphere_volume,
+    }
+    return next((name for name, source in sources.items() if source is not None), "")
 
 
 def storage_class_record(wire: StorageClass, shared: Interner) -> StorageClassRecord:

@@ -130,7 +130,7 @@ class Seating:
 
     def __init__(self) -> None:
         self._seats: dict[NodeName, Seat] = {}
-        self._stale: set[NodeName] = set()
+        self._stale: dict[NodeName, None] = {}  # in order: a plan must not depend on hashes
         self._views: dict[NodeName, NodeView] = {}
 
     def set_node(self, name: NodeName, record: NodeRecord | None) -> None:
@@ -163,7 +163,7 @@ class Seating:
         return self._views
 
     def _touch(self, name: NodeName) -> Seat:
-        self._stale.add(name)
+        self._stale[name] = None
         seat = self._seats.get(name)
         if seat is None:
             seat = self._seats[name] = Seat()

@@ -1,0 +1,1 @@
+"""The service that the stock kube-scheduler asks where pods should go."""

@@ -1,0 +1,1 @@
+"""The daemon that plans the fewest moves and carries them out."""
