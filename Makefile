@@ -62,7 +62,7 @@ mutants: $(READY) ## Remove each registry entry in turn and expect a red test
 	@$(BIN)/python -m tests.mutants
 
 bench: $(READY) ## Run the benchmarks; they print ratios
-	@for file in bench/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+	@for file in bench/[a-z]*.py; do echo "== $$file"; $(BIN)/python -m "$$(echo "$${file%.py}" | tr / .)" || exit 1; done
 
 soak: $(READY) ## Run the long tests
 	@$(PYTEST) -p no:xdist tests/soak

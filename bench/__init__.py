@@ -1,0 +1,1 @@
+"""Benchmarks: each prints figures beside a limit or a peer, measured in one run."""

@@ -1,0 +1,139 @@
+"""What the load model costs at 5,000 nodes and 150,000 pods.
+
+Prints seconds and megabytes; `python bench/load.py [NODES] [PODS_PER_NODE]` changes the size.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from common.cluster.objects import Node, Pod
+from common.cluster.records import NodeName
+from common.cluster.state import ClusterState
+from common.load import LoadBook
+from common.usage.source import Sample, Usage
+
+START_S = 1_800_000_000.0
+SCHEDULED = "2026-11-16T08:00:00Z"
+REPLICAS = 10
+
+
+def fill(state: ClusterState, nodes: int, pods: int) -> None:
+    """Put nodes with pods into the state, as watches would."""
+    for i in range(nodes):
+        state.nodes.upsert(msgspec.convert(_node(i), Node))
+        for j in range(pods):
+            state.pods.upsert(msgspec.convert(_pod(i, i * pods + j), Pod))
+
+
+def _node(index: int) -> dict[str, Any]:
+    return {
+        "metadata": {"name": f"node-{index}", "uid": f"node-uid-{index:08}"},
+        "status": {"allocatable": {"cpu": "8", "memory": "32Gi", "pods": "110"}},
+    }
+
+
+def _pod(node: int, index: int) -> dict[str, Any]:
+    workload = f"web-{index // REPLICAS}"
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": workload, "controller": True}
+    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": SCHEDULED}
+    return {
+        "metadata": {
+            "namespace": f"team-{index % 50}",
+            "name": f"{workload}-{index:06}",
+            "uid": f"6b1f6f1c-0000-4000-8000-{index:012}",
+            "ownerReferences": [{**owner, "uid": f"owner-{workload}"}],
+        },
+        "spec": {
+            "nodeName": f"node-{node}",
+            "containers": [{"name": "app", "resources": {"requests": {"cpu": "100m"}}}],
+        },
+        "status": {"phase": "Running", "conditions": [scheduled]},
+    }
+
+
+def sample(state: ClusterState, end_s: float) -> Sample:
+    """Measure everything; every figure is an object of its own, as if it had been decoded."""
+    snapshot = state.snapshot()
+    return Sample(
+        nodes={
+            NodeName(name): Usage(3000.0 + i % 500, 9e9 + i, end_s + i % 10, 60.0)
+            for i, name in enumerate(snapshot.nodes)
+        },
+        pods={
+            pod.key: Usage(80.0 + i % 90, 2e8 + i, end_s + i % 10, 60.0)
+            for i, pod in enumerate(snapshot.pods.values())
+        },
+    )
+
+
+def timed(words: str, work: Callable[[], Any], times: int = 1) -> None:
+    """Print the fastest of several runs: on the clock, and of the processor."""
+    gc.collect()
+    best = min(_seconds(work) for _ in range(times))
+    print(f"  {words:<46} {best[0] * 1000:9.1f} ms {best[1] * 1000:9.1f} ms CPU")
+
+
+def _seconds(work: Callable[[], Any]) -> tuple[float, float]:
+    began, busy = time.perf_counter(), time.process_time()
+    work()
+    return time.perf_counter() - began, time.process_time() - busy
+
+
+def print_memory(state: ClusterState, first: Sample, second: Sample) -> None:
+    """Print what the book itself holds after two samples, and with a view that is kept."""
+    snapshot = state.snapshot()
+    tracemalloc.start()
+    book = LoadBook()
+    book.observe(first, snapshot, START_S)
+    book.observe(second, snapshot, START_S + 60)
+    print(f"  {'memory of the book':<46} {tracemalloc.get_traced_memory()[0] / 1e6:9.1f} MB")
+    view = book.view(snapshot, START_S + 60)
+    print(f"  {'  with a view':<46} {tracemalloc.get_traced_memory()[0] / 1e6:9.1f} MB")
+    tracemalloc.stop()
+    del view
+
+
+def main(nodes: int = 5000, pods: int = 30) -> None:
+    state = ClusterState()
+    fill(state, nodes, pods)
+    gc.freeze()
+    rounds = [sample(state, START_S + 60 * i) for i in range(4)]
+    book = LoadBook()
+    print(f"{nodes} nodes, {nodes * pods} pods")
+    snapshot = state.snapshot()
+    for number, found in enumerate(rounds, 1):
+        now_s = START_S + 60 * number
+        timed(f"observe a full sample ({number})", partial(book.observe, found, snapshot, now_s))
+        timed("view after it", partial(book.view, snapshot, now_s))
+    timed("view, nothing changed", lambda: book.view(snapshot, now_s + 1), 20)
+    timed("observe the same sample again", lambda: book.observe(rounds[-1], snapshot, now_s))
+    _change(state, 1)
+    after = state.snapshot()
+    timed("view after one pod came", lambda: book.view(after, now_s))
+    _change(state, 1000)
+    later = state.snapshot()
+    timed("view after 1,000 pods came", lambda: book.view(later, now_s))
+    view = book.view(later, now_s)
+    uids = list(later.pods)
+    timed("load of every pod, one by one", lambda: [view.pod_load(uid) for uid in uids])
+    timed("view when every sample is stale", lambda: book.view(later, now_s + 1000))
+    print_memory(state, rounds[0], rounds[1])
+
+
+def _change(state: ClusterState, pods: int) -> None:
+    base = 10_000_000 + pods
+    for index in range(pods):
+        state.pods.upsert(msgspec.convert(_pod(index, base + index), Pod))
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:3]))

@@ -1,0 +1,225 @@
+"""A large cluster served over HTTP: lists in pages, watches, and events on demand.
+
+The objects are as large as real ones (status, container states and managed fields
+included), so that reading them costs what it costs in production. They are made from one
+template by replacing bytes: the server must not be what is measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+
+from simulator import build
+
+REPLICAS = 30
+_STAMP = "2026-11-16T08:00:00Z"
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much there is."""
+
+    nodes: int
+    pods: int
+
+
+class Cluster:
+    """Bytes of any node or pod of the cluster, by number."""
+
+    def __init__(self, size: Size) -> None:
+        self.size = size
+        self._pod = _Template(_pod())
+        self._node = _Template(_node())
+
+    def pod(self, number: int, version: int) -> bytes:
+        workload = number // REPLICAS
+        return self._pod.fill(
+            version,
+            NUMBER=f"{number:07d}",
+            WORKLOAD=f"{workload:05d}",
+            NODE=f"{number % self.size.nodes:05d}",
+            TEAM=f"{workload % 40:03d}",
+        )
+
+    def node(self, number: int, version: int) -> bytes:
+        return self._node.fill(version, NODE=f"{number:05d}", TEAM=f"{number % 3:03d}")
+
+    def items(self, plural: str) -> tuple[int, Any]:
+        """Return how many there are of a kind, and what makes one of them."""
+        kinds = {"pods": (self.size.pods, self.pod), "nodes": (self.size.nodes, self.node)}
+        return kinds.get(plural, (0, None))
+
+
+class _Template:
+    def __init__(self, manifest: build.Manifest) -> None:
+        self._text = json.dumps(manifest, separators=(",", ":"))
+
+    def fill(self, version: int, **values: str) -> bytes:
+        text = self._text.replace("@VERSION@", str(version))
+        for key, value in values.items():
+            text = text.replace(f"@{key}@", value)
+        return text.encode()
+
+
+class Server:
+    """The API of one synthetic cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._version = 1_000
+        self._watches: list[web.StreamResponse] = []
+        self._random = random.Random(1)
+
+    def app(self) -> web.Application:
+        app = web.Application()
+        app.router.add_post("/events/{count}", self._emit)
+        app.router.add_get("/{path:api.*}", self._read)
+        return app
+
+    async def _read(self, request: web.Request) -> web.StreamResponse:
+        plural = request.path.rpartition("/")[2]
+        return await (self._watch if "watch" in request.query else self._list)(request, plural)
+
+    async def _list(self, request: web.Request, plural: str) -> web.StreamResponse:
+        count, make = self._cluster.items(plural)
+        start = int(request.query.get("continue") or 0)
+        end = min(count, start + int(request.query.get("limit") or count or 1))
+        items = b",".join(make(number, 1) for number in range(start, end))
+        token = str(end) if end < count else ""
+        head = f'{{"kind":"List","apiVersion":"v1","metadata":{{"resourceVersion":"{self._version}"'
+        if token:
+            head += f',"continue":"{token}"'
+        body = head.encode() + b'},"items":[' + items + b"]}"
+        return web.Response(body=body, content_type="application/json")
+
+    async def _watch(self, request: web.Request, plural: str) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        if plural == "pods":
+            self._watches.append(response)
+        await asyncio.Event().wait()
+        return response
+
+    async def _emit(self, request: web.Request) -> web.Response:
+        for chunk in self._events(int(request.match_info["count"])):
+            for watch in self._watches:
+                await watch.write(chunk)
+        return web.json_response({"version": self._version})
+
+    def _events(self, count: int) -> Iterator[bytes]:
+        for _ in range(count):
+            self._version += 1
+            pod = self._cluster.pod(self._random.randrange(self._cluster.size.pods), self._version)
+            yield b'{"type":"MODIFIED","object":' + pod + b"}\n"
+
+
+async def serve(size: Size, announce: Any) -> None:
+    """Serve until cancelled; tell `announce` the port."""
+    runner = web.AppRunner(Server(Cluster(size)).app(), access_log=None)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    announce(runner.addresses[0][1])
+    await asyncio.Event().wait()
+
+
+def _pod() -> build.Manifest:
+    made = build.pod(
+        "web-@WORKLOAD@-7d9f8c6b5-@NUMBER@",
+        namespace="team-@TEAM@",
+        node="node-@NODE@.example.internal",
+        labels={
+            "app.kubernetes.io/name": "web-@WORKLOAD@",
+            "app.kubernetes.io/part-of": "shop",
+            "pod-template-hash": "7d9f8c6b5",
+        },
+        cpu="250m",
+        memory="512Mi",
+        annotations={"prometheus.io/scrape": "true", "checksum/config": "f" * 64},
+        spec={
+            "schedulerName": "default-scheduler",
+            "priority": 0,
+            "nodeSelector": {"kubernetes.io/os": "linux"},
+            "tolerations": [
+                {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+                for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+            ],
+            "volumes": [
+                {"name": "kube-api-access-@NUMBER@", "projected": {"sources": [{}] * 3}},
+                {"name": "config", "configMap": {"name": "web-@WORKLOAD@"}},
+            ],
+        },
+    )
+    _stamp(made, "00000000-0000-4000-8000-00000@NUMBER@", namespace="team-@TEAM@")
+    made["metadata"]["ownerReferences"] = [
+        {
+            "apiVersion": "apps/v1",
+            "kind": "ReplicaSet",
+            "name": "web-@WORKLOAD@-7d9f8c6b5",
+            "uid": "00000000-0000-4000-9000-0000000@WORKLOAD@",
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+    ]
+    made["spec"]["containers"][0]["env"] = [
+        {"name": f"SETTING_{i}", "value": "v" * 20} for i in range(12)
+    ]
+    made["status"] = {
+        "phase": "Running",
+        "startTime": _STAMP,
+        "podIP": "10.0.0.1",
+        "qosClass": "Burstable",
+        "conditions": [
+            {"type": kind, "status": "True", "lastTransitionTime": _STAMP, "lastProbeTime": None}
+            for kind in ("PodReadyToStartContainers", "Initialized", "PodScheduled")
+        ]
+        + [{"type": "Ready", "status": "True", "lastTransitionTime": _STAMP}],
+        "containerStatuses": [
+            {
+                "name": "app",
+                "ready": True,
+                "restartCount": 0,
+                "image": build.IMAGE,
+                "imageID": f"{build.IMAGE}@sha256:" + "0" * 64,
+                "containerID": "containerd://" + "0" * 64,
+                "state": {"running": {"startedAt": _STAMP}},
+            }
+        ],
+    }
+    return made
+
+
+def _node() -> build.Manifest:
+    name = "node-@NODE@.example.internal"
+    made = build.node(name, zone="zone-@TEAM@", labels={"kubernetes.io/os": "linux"})
+    _stamp(made, "00000000-0000-4000-a000-0000000@NODE@")
+    made["status"] |= {
+        "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": _STAMP}],
+        "addresses": [{"type": "Hostname", "address": name}],
+        "images": [
+            {"names": [f"registry.invalid/team/image-{i}:1"], "sizeBytes": 10**8 + i}
+            for i in range(50)
+        ],
+    }
+    return made
+
+
+def _stamp(manifest: build.Manifest, uid: str, **metadata: str) -> None:
+    fields = {f"f:field-{i}": {} for i in range(60)}
+    manifest["metadata"] |= {
+        "uid": uid,
+        "resourceVersion": "@VERSION@",
+        "creationTimestamp": _STAMP,
+        "managedFields": [
+            {"manager": who, "operation": "Update", "time": _STAMP, "fieldsV1": {"f:spec": fields}}
+            for who in ("kube-controller-manager", "kubelet")
+        ],
+        **metadata,
+    }
