@@ -30,7 +30,7 @@ $(READY): requirements.txt requirements-dev.txt requirements-bootstrap.txt pypro
 	@test -x $(BIN)/python || { echo "· making $(VENV)"; $(PYTHON) -m venv $(VENV); }
 	@echo "· installing the pinned requirements"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bootstrap.txt
-	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip sync --quiet --require-hashes requirements-dev.txt requirements-bootstrap.txt
+	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip sync --quiet --compile-bytecode --require-hashes requirements-dev.txt requirements-bootstrap.txt
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 

@@ -1,0 +1,75 @@
+"""What the programs can be told, and how they say that they do not understand it.
+
+Two kinds of file, `RebalancerConfiguration` and `ExtenderConfiguration`, share the settings
+that decide what load is. Models are frozen; names in files are camelCase; unknown keys,
+wrong units and keys that do not go together are refused with the line they stand in.
+The reference page `docs/configuration.md` is made from the models: `python -m common.config`.
+"""
+
+from __future__ import annotations
+
+from common.config.choices import (
+    BarePods,
+    FillLowNodes,
+    Jobs,
+    Mode,
+    Overloaded,
+    SingleReplica,
+    Strategy,
+)
+from common.config.durations import Duration
+from common.config.extender import ExtenderConfiguration
+from common.config.loading import (
+    KINDS,
+    ConfigError,
+    effective,
+    load_config,
+    load_settings_hash,
+)
+from common.config.rebalancer import (
+    Breaker,
+    LeaderElection,
+    Maintenance,
+    RebalancerConfiguration,
+    TemporaryPdb,
+)
+from common.config.shared import (
+    ClientConnection,
+    Configuration,
+    Estimates,
+    LoadSettings,
+    Prometheus,
+    Queries,
+    Reading,
+)
+from common.usage.source import SourceKind
+
+__all__ = [
+    "KINDS",
+    "BarePods",
+    "Breaker",
+    "ClientConnection",
+    "ConfigError",
+    "Configuration",
+    "Duration",
+    "Estimates",
+    "ExtenderConfiguration",
+    "FillLowNodes",
+    "Jobs",
+    "LeaderElection",
+    "LoadSettings",
+    "Maintenance",
+    "Mode",
+    "Overloaded",
+    "Prometheus",
+    "Queries",
+    "Reading",
+    "RebalancerConfiguration",
+    "SingleReplica",
+    "SourceKind",
+    "Strategy",
+    "TemporaryPdb",
+    "effective",
+    "load_config",
+    "load_settings_hash",
+]

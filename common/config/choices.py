@@ -1,0 +1,56 @@
+"""Keys that take one word out of a few."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Overloaded(StrEnum):
+    """What happens to a node above its threshold."""
+
+    SCORE = "score"
+    FILTER = "filter"
+
+
+class Strategy(StrEnum):
+    """What the rebalancer can strive for."""
+
+    LOAD_BALANCING = "LoadBalancing"
+    RESOURCE_OPTIMIZATION = "ResourceOptimization"
+    NODE_MAINTENANCE = "NodeMaintenance"
+
+
+class Mode(StrEnum):
+    """Whether plans are carried out."""
+
+    ACT = "act"
+    OBSERVE = "observe"
+
+
+class FillLowNodes(StrEnum):
+    """Whether a node that is much emptier than the others is a reason to move pods."""
+
+    AUTO = "auto"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+class SingleReplica(StrEnum):
+    """Whether the only replica of a workload may be moved."""
+
+    REFUSE = "refuse"
+    ALLOW = "allow"
+
+
+class BarePods(StrEnum):
+    """What happens to pods that no controller would replace."""
+
+    SKIP = "skip"
+    REPLACE = "replace"
+
+
+class Jobs(StrEnum):
+    """Whether pods of Jobs may be moved."""
+
+    SKIP = "skip"
+    MOVE = "move"

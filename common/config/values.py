@@ -1,0 +1,171 @@
+"""The kinds of value a configuration key may hold.
+
+Each alias is strict (text is never taken for a number), knows its range, and carries the
+words under which the reference page lists it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
+
+from annotated_types import Ge, Gt, Le
+from pydantic import (
+    AfterValidator,
+    AllowInfNan,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    PlainValidator,
+    Strict,
+)
+from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
+
+from common.cluster import quantity, selectors
+from common.config.durations import Duration
+
+_DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_DNS_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_LABEL_NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_OWNER: Final = re.compile(r"[A-Z][A-Za-z0-9]*(\.[a-z0-9][-a-z0-9.]*)?")
+_PERCENT: Final = re.compile(r"([1-9][0-9]?|100)%")
+
+
+class Settings(BaseModel):
+    """A block of keys: frozen, camelCase outside, nothing unknown inside."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=to_camel,
+        validate_by_alias=True,
+        validate_by_name=True,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Says:
+    """How the reference page calls a type."""
+
+    words: str
+
+
+def broken_rule(why: str, *keys: str) -> PydanticCustomError:
+    """Return the error for keys that do not go together; the first is the one to name."""
+    return PydanticCustomError("rule", "{why}", {"why": why, "keys": keys})
+
+
+def _selector(text: str) -> str:
+    try:
+        selectors.parse(text)
+    except selectors.SelectorError as error:
+        raise ValueError(str(error)) from None
+    return text
+
+
+def _spelt_out(value: Any) -> Any:
+    """Take `cpu: 1` without quotes, as manifests do."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return str(value) if is_number else value
+
+
+def _cpu(text: str) -> str:
+    if quantity.milli(text) <= 0:
+        raise ValueError(f"must be above 0, not {text}")
+    return text
+
+
+def _memory(text: str) -> str:
+    if quantity.whole(text) <= 0:
+        raise ValueError(f"must be above 0, not {text}")
+    return text
+
+
+def _namespace(text: str) -> str:
+    if not _DNS_LABEL.fullmatch(text):
+        raise ValueError(f"{text or 'an empty text'} is not a namespace name")
+    return text
+
+
+def _own_namespace(text: str) -> str:
+    return _namespace(text) if text else text
+
+
+def _object_name(text: str) -> str:
+    if not _DNS_NAME.fullmatch(text):
+        raise ValueError(f"{text or 'an empty text'} is not a name that Kubernetes accepts")
+    return text
+
+
+def _label_key(text: str) -> str:
+    prefix, slash, name = text.rpartition("/")
+    if text and not (_LABEL_NAME.fullmatch(name) and (not slash or _DNS_NAME.fullmatch(prefix))):
+        raise ValueError(f"{text} is not a label key")
+    return text
+
+
+def _owner_kind(text: str) -> str:
+    if not _OWNER.fullmatch(text):
+        raise ValueError(f"{text} is not a kind: write Kind.group, such as Rollout.argoproj.io")
+    return text
+
+
+def _url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"{text} is not a URL: write http://host:port or https://host")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("must not hold a password: use bearerTokenFile")
+    if parts.query or parts.fragment:
+        raise ValueError(f"{text} has more than a path after the host")
+    return text
+
+
+def _some(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must not be empty")
+    return text
+
+
+def _pods(value: Any) -> int | str:
+    if isinstance(value, str) and _PERCENT.fullmatch(value):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+        return value
+    raise ValueError(f"must be a number of pods from 1 or a share such as 25%, not {value}")
+
+
+def _longer_than_nothing(value: Duration) -> Duration:
+    if value <= 0:
+        raise ValueError("must be longer than 0s")
+    return value
+
+
+Flag = Annotated[bool, Strict(), Says("true or false")]
+Text = Annotated[str, Strict(), Says("text")]
+SomeText = Annotated[Text, AfterValidator(_some)]
+Count = Annotated[int, Strict(), Ge(1), Says("number from 1")]
+Percent = Annotated[float, Strict(), AllowInfNan(False), Gt(0), Le(100), Says("percent")]
+Points = Annotated[
+    float, Strict(), AllowInfNan(False), Ge(0), Le(100), Says("points of utilisation")
+]
+Share = Annotated[float, Strict(), AllowInfNan(False), Gt(0), Le(1), Says("share, 0 to 1")]
+Factor = Annotated[float, Strict(), AllowInfNan(False), Gt(0), Le(100), Says("factor")]
+Rate = Annotated[float, Strict(), AllowInfNan(False), Gt(0), Says("number per second")]
+Span = Annotated[Duration, Says("duration")]
+Wait = Annotated[Duration, AfterValidator(_longer_than_nothing), Says("duration above 0s")]
+Pods = Annotated[int | str, PlainValidator(_pods, int | str), Says("number or share of pods")]
+Selector = Annotated[Text, AfterValidator(_selector), Says("label selector")]
+LabelKey = Annotated[Text, AfterValidator(_label_key), Says("label key")]
+Amount = Annotated[Text, BeforeValidator(_spelt_out)]
+Cpu = Annotated[Amount, AfterValidator(_cpu), Says("quantity of CPU")]
+Memory = Annotated[Amount, AfterValidator(_memory), Says("quantity of memory")]
+Namespace = Annotated[Text, AfterValidator(_namespace), Says("namespace")]
+OwnNamespace = Annotated[Text, AfterValidator(_own_namespace), Says("namespace")]
+ObjectName = Annotated[Text, AfterValidator(_object_name), Says("name")]
+OwnerKind = Annotated[Text, AfterValidator(_owner_kind), Says("kind")]
+Url = Annotated[Text, AfterValidator(_url), Says("URL")]
+Path = Annotated[Text, AfterValidator(_some), Says("path")]

@@ -1,0 +1,256 @@
+"""The shell around a program: flags, configuration, logs, signals, exit codes.
+
+A program is an `async def run(config, options, *, clock, announce)` that works until it is
+cancelled; everything a process needs beside that is here, once for all programs. Tests call
+`run` in-process and never come through here.
+
+    0       asked to stop (SIGTERM, SIGINT), drained; or done
+    1       cannot work: no cluster, no rights, port taken; one line says why
+    2       flags or configuration not understood; one line per problem
+    70      a bug; the traceback is in the log
+    130/143 a second signal while draining: gone at once
+
+The first signal cancels `run`, whose `finally` blocks are the draining. Handlers are set with
+`signal.signal`, not on the loop, so that a second signal works even if the loop is stuck.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import dataclasses
+import json
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+import structlog
+import uvloop
+
+from common import __version__, logs
+from common.clock import SYSTEM, Clock
+from common.config import ConfigError, Configuration, effective, load_config
+from common.health import CannotListen
+from common.kube.errors import KubeError
+
+DONE: Final = 0
+CANNOT_WORK: Final = 1
+NOT_UNDERSTOOD: Final = 2
+BUG: Final = 70
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+
+class StartError(Exception):
+    """A program cannot work, for a reason that one line explains."""
+
+
+_EXPLAINED: Final = (StartError, ConfigError, CannotListen, KubeError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What every program is told by flags; a program adds fields for flags of its own."""
+
+    kubeconfig: str | None = None
+    context: str | None = None
+    bind_address: str = "127.0.0.1"
+    health_port: int = 0
+
+
+class Announce(Protocol):
+    """Prints the addresses in use, once, as one line of JSON on stdout."""
+
+    def __call__(self, **addresses: str) -> None: ...
+
+
+C = TypeVar("C", bound=Configuration)
+C_contra = TypeVar("C_contra", bound=Configuration, contravariant=True)
+O = TypeVar("O", bound=Options)  # noqa: E741 - reads well beside C
+O_contra = TypeVar("O_contra", bound=Options, contravariant=True)
+
+
+class Run(Protocol[C_contra, O_contra]):
+    """The program itself; returns when its work is done, or is cancelled."""
+
+    def __call__(
+        self, config: C_contra, options: O_contra, *, clock: Clock, announce: Announce
+    ) -> Awaitable[None]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program(Generic[C, O]):
+    """What makes one program differ from another."""
+
+    name: str
+    summary: str
+    configuration: type[C]
+    options: type[O]
+    health_port: int
+    run: Run[C, O]
+    add_flags: Callable[[argparse.ArgumentParser], None] | None = None
+    """Adds flags whose `dest` are the fields that `options` has beyond `Options`."""
+
+
+def main(program: Program[C, O], argv: Sequence[str] | None = None) -> int:
+    """Run a program as a process and return its exit code."""
+    flags = parser(program).parse_args(argv)
+    logs.configure(flags.verbosity, flags.logging_format)
+    shell = _Shell(program.name, as_json=flags.logging_format == "json")
+    try:
+        config = load_config(flags.config, program.configuration)
+        log.info("starting", program=program.name, version=__version__, config=effective(config))
+        return shell.run(program.run, config, _options(program.options, flags))
+    except ConfigError as error:
+        shell.explain(error)
+        return NOT_UNDERSTOOD
+
+
+def parser(program: Program[Any, Any]) -> argparse.ArgumentParser:
+    """Return the flags that every program has, and its own after them."""
+    made = argparse.ArgumentParser(
+        prog=f"python -m {program.name}", description=program.summary, allow_abbrev=False
+    )
+    made.add_argument(
+        "--config", metavar="F", help="configuration file (YAML); without it, the defaults"
+    )
+    made.add_argument(
+        "--kubeconfig",
+        metavar="K",
+        help="how to reach the cluster; else KUBECONFIG, the pod's service account, ~/.kube/config",
+    )
+    made.add_argument(
+        "--context", metavar="C", help="context of the kubeconfig, if not its current one"
+    )
+    made.add_argument(
+        "--bind-address",
+        metavar="A",
+        default="127.0.0.1",
+        help="address to listen on; 0.0.0.0 or :: for all (default: %(default)s)",
+    )
+    made.add_argument(
+        "--health-port",
+        metavar="H",
+        type=port,
+        default=program.health_port,
+        help="port of /livez, /readyz, /healthz and /metrics; 0 is a free one "
+        "(default: %(default)s)",
+    )
+    made.add_argument(
+        "-v",
+        dest="verbosity",
+        metavar="N",
+        type=_verbosity,
+        default=0,
+        help="how much to log: 0 what happens, 1 why as well, 2 libraries too, 3 everything "
+        "(default: %(default)s)",
+    )
+    made.add_argument(
+        "--logging-format",
+        choices=("text", "json"),
+        default="text",
+        help="logs on stderr for people or for machines (default: %(default)s)",
+    )
+    made.add_argument("--version", action="version", version=f"{program.name} {__version__}")
+    if program.add_flags is not None:
+        program.add_flags(made)
+    return made
+
+
+def port(text: str) -> int:
+    """Return a port number, 0 included; for flags."""
+    if not text.isascii() or not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text} is not a port: write 0 to 65535")
+    return int(text)
+
+
+def _verbosity(text: str) -> int:
+    if not text.isascii() or not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text} is not a number from 0")
+    return int(text)
+
+
+def _options(type_: type[O], flags: argparse.Namespace) -> O:
+    return type_(**{field.name: getattr(flags, field.name) for field in dataclasses.fields(type_)})
+
+
+class _Shell:
+    """One run of a program in this process."""
+
+    def __init__(self, name: str, *, as_json: bool) -> None:
+        self._name = name
+        self._as_json = as_json
+        self._asked_to_stop = False
+        self._work: asyncio.Task[None] | None = None
+
+    def run(self, run: Run[C, O], config: C, options: O) -> int:
+        try:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(self._supervise(run, config, options))
+        except KeyboardInterrupt:  # before the handlers were set
+            return 128 + signal.SIGINT
+        except (Exception, asyncio.CancelledError) as error:
+            return self._exit_code(error)
+        if self._asked_to_stop:
+            log.info("stopped", program=self._name)
+        return DONE
+
+    async def _supervise(self, run: Run[C, O], config: C, options: O) -> None:
+        loop = asyncio.get_running_loop()
+        self._work = asyncio.ensure_future(
+            run(config, options, clock=SYSTEM, announce=self._announce)
+        )
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda caught, _: self._on_signal(caught, loop))
+        try:
+            await self._work
+        except asyncio.CancelledError:
+            if not self._asked_to_stop:
+                raise
+
+    def _on_signal(self, number: int, loop: asyncio.AbstractEventLoop) -> None:
+        # May interrupt any line of the program, so it neither logs nor takes locks.
+        if self._asked_to_stop:
+            os._exit(128 + number)
+        self._asked_to_stop = True
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(self._stop, number)
+
+    def _stop(self, number: int) -> None:
+        log.info("stopping", program=self._name, signal=signal.Signals(number).name)
+        if self._work is not None:
+            self._work.cancel()
+
+    def _announce(self, **addresses: str) -> None:
+        print(json.dumps({"program": self._name, **addresses}), flush=True)
+
+    def _exit_code(self, error: BaseException) -> int:
+        causes = list(_leaves(error))
+        if all(isinstance(cause, _EXPLAINED) for cause in causes):
+            log.debug("cannot work", exc_info=error)
+            for cause in causes:
+                self.explain(cause)
+            return CANNOT_WORK
+        log.error("unexpected failure", program=self._name, exc_info=error)
+        return BUG
+
+    def explain(self, error: BaseException) -> None:
+        """Tell the reason in one line, or one per problem."""
+        problems = error.problems if isinstance(error, ConfigError) else (str(error),)
+        for problem in problems:
+            if self._as_json:
+                log.error("cannot work", program=self._name, error=problem)
+            else:
+                line = logs.one_line(problem) or type(error).__name__
+                print(f"{self._name}: {line}", file=sys.stderr, flush=True)
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
