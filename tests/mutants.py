@@ -1,0 +1,86 @@
+"""Remove each entry of each registry in turn, and expect a red test.
+
+A rule that can be taken out without a test turning red is a rule that nobody checks. Run
+with `make mutants`; names after it limit the run: `python -m tests.mutants READINGS`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+FAILED = 1
+
+
+@dataclass(frozen=True)
+class Registry:
+    """A tuple of small rules, and the tests that know them."""
+
+    module: str
+    name: str
+    tests: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A registry without one of its entries."""
+
+    registry: Registry
+    number: int
+    entry: str
+
+
+REGISTRIES: tuple[Registry, ...] = (
+    Registry("common.cluster.reader", "READINGS", ("tests/unit/test_roles.py",)),
+)
+
+
+def mutants(wanted: list[str]) -> Iterator[Mutant]:
+    for registry in REGISTRIES:
+        if wanted and registry.name not in wanted:
+            continue
+        entries = getattr(importlib.import_module(registry.module), registry.name)
+        for number, entry in enumerate(entries):
+            yield Mutant(registry, number, _name(entry))
+
+
+def survives(mutant: Mutant) -> bool:
+    """Tell whether all tests stay green without the entry."""
+    registry = mutant.registry
+    variable = f"{registry.module}:{registry.name}:{mutant.number}"
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "tests.support.mutant"]
+    done = subprocess.run(
+        [*command, "-p", "no:randomly", *registry.tests],
+        env={**os.environ, "EVENKEEL_MUTANT": variable},
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode not in (0, FAILED):
+        sys.exit(f"{mutant.entry}: the tests could not run\n{done.stdout}{done.stderr}")
+    return done.returncode == 0
+
+
+def main() -> None:
+    found = list(mutants(sys.argv[1:]))
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        alive = 0
+        for mutant, survived in zip(found, pool.map(survives, found), strict=True):
+            verdict = "SURVIVED" if survived else "killed"
+            print(f"{verdict:8} {mutant.registry.name}: {mutant.entry}", flush=True)
+            alive += survived
+    print(f"{len(found) - alive} killed, {alive} survived")
+    sys.exit(1 if alive or not found else 0)
+
+
+def _name(entry: object) -> str:
+    resource = getattr(entry, "resource", None)
+    return str(getattr(resource, "plural", None) or getattr(entry, "__name__", entry))
+
+
+if __name__ == "__main__":
+    main()
