@@ -1,0 +1,176 @@
+"""`python -m common`: what Evenkeel believes about a cluster. Reads, never writes.
+
+Shows every node's load as both programs see it, and why a node is not known. `--once`
+prints that and ends; without it the cluster is read until a signal comes, with health and
+metrics on the health port.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from dataclasses import dataclass
+from math import isfinite
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from common.clock import Clock, within
+from common.config import ExtenderConfiguration
+from common.health import Health
+from common.kube.client import connect
+from common.load import NodeLoad
+from common.metrics import Metrics
+from common.observer import Belief, Observer
+from common.program import Announce, Options, Program, StartError, main
+
+_BAR = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookOptions(Options):
+    """The flags of this command beside everybody's."""
+
+    once: bool = False
+    output: str = "text"
+    wait: float = 60.0
+
+
+async def run(
+    config: ExtenderConfiguration, options: LookOptions, *, clock: Clock, announce: Announce
+) -> None:
+    """Read the cluster; with `--once` print what is believed of it and end."""
+    metrics = Metrics("common")
+    health = Health(metrics)
+    async with (
+        connect(
+            kubeconfig=options.kubeconfig,
+            context=options.context,
+            qps=config.client_connection.qps,
+            burst=config.client_connection.burst,
+            clock=clock,
+        ) as client,
+        health.serving(options.bind_address, options.health_port) as address,
+    ):
+        # Asked first: a wrong address, certificate or token is said at once and plainly.
+        await client.get("/version")
+        observer = Observer(client, config, clock=clock, metrics=metrics)
+        health.ready("cluster", observer.why_not_ready)
+        if not options.once:
+            announce(health=address)
+        try:
+            async with asyncio.TaskGroup() as group:
+                reading = group.create_task(observer.run())
+                if options.once:
+                    await _print_once(observer, options, clock)
+                    reading.cancel()
+        finally:
+            health.drain()
+
+
+async def _print_once(observer: Observer, options: LookOptions, clock: Clock) -> None:
+    try:
+        await within(clock, options.wait, observer.wait_sampled())
+    except TimeoutError:
+        why = observer.why_not_ready()
+        raise StartError(f"no picture of the cluster within {options.wait:g} s: {why}") from None
+    belief = await observer.look()
+    if options.output == "json":
+        sys.stdout.write(as_json(belief, observer.source) + "\n")
+    else:
+        Console().print(as_table(belief, observer.source))
+
+
+def as_json(belief: Belief, source: str) -> str:
+    """Return the belief for machines."""
+    nodes = [
+        {
+            "name": load.name,
+            "cpuMilli": round(load.cpu_milli, 3),
+            "memoryBytes": round(load.mem_bytes),
+            "cpuPercent": _finite(load.cpu_percent),
+            "memoryPercent": _finite(load.mem_percent),
+            "overheadCpuMilli": round(load.overhead_cpu_milli, 3),
+            "overheadMemoryBytes": round(load.overhead_mem_bytes),
+            "pods": len(belief.snapshot.nodes[load.name].pods),
+            "estimatedPods": load.estimated_pods,
+            "unknown": load.why,
+        }
+        for load in _by_load(belief)
+    ]
+    return msgspec.json.encode({"source": source, "nodes": nodes}).decode()
+
+
+def as_table(belief: Belief, source: str) -> Table:
+    """Return the belief for people: the most loaded node first."""
+    table = Table(box=None, header_style="bold", caption=_caption(belief, source))
+    for title in ("node", "cpu", "memory", "pods", "of them estimated", "unknown because"):
+        table.add_column(title, justify="right" if title.startswith(("pods", "of")) else "left")
+    for load in _by_load(belief):
+        table.add_row(
+            load.name,
+            _bar(load.cpu_percent),
+            _bar(load.mem_percent),
+            str(len(belief.snapshot.nodes[load.name].pods)),
+            str(load.estimated_pods) if load.estimated_pods else "",
+            Text(load.why or "", style="yellow"),
+        )
+    return table
+
+
+def _by_load(belief: Belief) -> list[NodeLoad]:
+    def height(load: NodeLoad) -> float:
+        return max((p for p in (load.cpu_percent, load.mem_percent) if isfinite(p)), default=-1.0)
+
+    return sorted(belief.load.nodes.values(), key=lambda load: (-height(load), load.name))
+
+
+def _caption(belief: Belief, source: str) -> str:
+    known = len(belief.load.nodes) - belief.load.unknown
+    return f"{known} of {len(belief.load.nodes)} nodes known, usage from {source}"
+
+
+def _bar(percent: float) -> Text:
+    if not isfinite(percent):
+        return Text("–", style="dim")
+    filled = min(_BAR, round(percent / 100 * _BAR))
+    style = "red" if percent >= 80 else "yellow" if percent >= 60 else "green"
+    return Text(f"{percent:5.1f}% ") + Text("█" * filled, style=style)
+
+
+def _finite(percent: float) -> float | None:
+    return round(percent, 3) if isfinite(percent) else None
+
+
+def _flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--once", action="store_true", help="print what is believed, then end")
+    parser.add_argument(
+        "--output",
+        choices=("text", "json"),
+        default="text",
+        help="with --once: a table for people or JSON (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--wait",
+        metavar="S",
+        type=float,
+        default=60.0,
+        help="with --once: seconds to wait for the cluster (default: %(default)s)",
+    )
+
+
+PROGRAM = Program(
+    name="common",
+    summary="Show what Evenkeel believes about a cluster's load. Reads, never writes.",
+    configuration=ExtenderConfiguration,
+    options=LookOptions,
+    health_port=0,
+    run=run,
+    add_flags=_flags,
+)
+
+if __name__ == "__main__":
+    sys.exit(main(PROGRAM))

@@ -1,0 +1,286 @@
+"""One connection pool to one API server.
+
+Connections, TLS, proxies and credentials are the official client's; what goes over them
+is ours: bytes in, bytes out, exactly the content type that was asked for, no retries
+except one after a refused token. Everything that goes wrong leaves here as an error of
+`common.kube.errors`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import aiohttp
+import msgspec
+from kubernetes.aio.client.api_client import ApiClient
+
+from common import __version__
+from common.clock import Clock
+from common.kube.errors import KubeconfigError, KubeError, Malformed, Unreachable
+from common.kube.kubeconfig import Identity, Login, log_in
+from common.kube.lines import LineSplitter
+from common.kube.resources import Resource
+from common.kube.throttle import TokenBucket
+from common.kube.translate import parse_retry_after, shortened, status_error, translated
+
+Params = Mapping[str, str | int]
+
+REQUEST_LIMIT_S: Final = 30.0
+CONNECT_LIMIT_S: Final = 10.0
+_JSON: Final = "application/json"
+
+
+class PatchKind(enum.StrEnum):
+    """How a patch is to be understood; the value is its content type."""
+
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+    JSON = "application/json-patch+json"
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    method: str
+    path: str
+    params: Params | None
+    data: bytes | None
+    content_type: str
+    limit: aiohttp.ClientTimeout
+    encoding: str = "gzip"
+
+
+@asynccontextmanager
+async def connect(
+    *,
+    kubeconfig: str | None = None,
+    context: str | None = None,
+    qps: float = 50,
+    burst: int = 100,
+    clock: Clock,
+) -> AsyncIterator[KubeClient]:
+    """Log in to the cluster that flag, KUBECONFIG, service account or home name."""
+    login = await log_in(kubeconfig=kubeconfig, context=context, clock=clock)
+    client = KubeClient(login, qps=qps, burst=burst, clock=clock)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+class KubeClient:
+    """Sends requests to one API server, as fast as its token bucket allows."""
+
+    def __init__(self, login: Login, *, qps: float, burst: int, clock: Clock) -> None:
+        self.server: str = login.configuration.host
+        self._login = login
+        self._clock = clock
+        self._bucket = TokenBucket(qps=qps, burst=burst, clock=clock)
+        self._certificate = login.certificate
+        self._api = _open_pool(login)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._api.close()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        body: Any = None,  # whatever msgspec can encode
+        content_type: str = _JSON,
+        timeout_s: float | None = None,
+    ) -> bytes:
+        """Send one request and return the body of the answer."""
+        limit = aiohttp.ClientTimeout(
+            total=timeout_s or REQUEST_LIMIT_S, sock_connect=CONNECT_LIMIT_S
+        )
+        data = None if body is None else msgspec.json.encode(body)
+        response = await self._send(_Call(method, path, params, data, content_type, limit))
+        with translated(self.server):
+            async with response:
+                return await response.read()
+
+    async def get(
+        self, path: str, *, params: Params | None = None, timeout_s: float | None = None
+    ) -> bytes:
+        """Read an object, a list or anything else that the server serves."""
+        return await self.request("GET", path, params=params, timeout_s=timeout_s)
+
+    async def create(
+        self,
+        resource: Resource,
+        body: Any,
+        *,
+        namespace: str | None = None,
+        name: str | None = None,
+        subresource: str | None = None,
+        dry_run: bool = False,
+    ) -> bytes:
+        """Create an object, or post to a subresource of the object `name`."""
+        path = resource.path(namespace=namespace, name=name, subresource=subresource)
+        params = {"dryRun": "All"} if dry_run else None
+        return await self.request("POST", path, params=params, body=body)
+
+    async def replace(
+        self,
+        resource: Resource,
+        body: Any,
+        *,
+        name: str,
+        namespace: str | None = None,
+        subresource: str | None = None,
+    ) -> bytes:
+        """Replace an object; its resourceVersion decides whether that is still right."""
+        path = resource.path(namespace=namespace, name=name, subresource=subresource)
+        return await self.request("PUT", path, body=body)
+
+    async def patch(
+        self,
+        resource: Resource,
+        body: Any,
+        *,
+        name: str,
+        namespace: str | None = None,
+        subresource: str | None = None,
+        kind: PatchKind = PatchKind.MERGE,
+    ) -> bytes:
+        """Patch an object."""
+        path = resource.path(namespace=namespace, name=name, subresource=subresource)
+        return await self.request("PATCH", path, body=body, content_type=kind.value)
+
+    async def delete(
+        self,
+        resource: Resource,
+        *,
+        name: str,
+        namespace: str | None = None,
+        uid: str | None = None,
+        resource_version: str | None = None,
+    ) -> bytes:
+        """Delete an object, only if it is still the one with this uid and version."""
+        expected = {"uid": uid, "resourceVersion": resource_version}
+        preconditions = {key: value for key, value in expected.items() if value is not None}
+        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if preconditions:
+            options["preconditions"] = preconditions
+        path = resource.path(namespace=namespace, name=name)
+        return await self.request("DELETE", path, body=options)
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, *, params: Params, connect_s: float, silence_s: float
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Open a watch and give its lines; raise TimedOut when none comes for `silence_s`."""
+        # Uncompressed: whoever compresses a stream holds lines back until a block is full.
+        limit = aiohttp.ClientTimeout(total=None, sock_connect=connect_s, sock_read=silence_s)
+        response = await self._send(_Call("GET", path, params, None, _JSON, limit, "identity"))
+        lines = self._lines(response)
+        try:
+            yield lines
+        finally:
+            await lines.aclose()
+            # Not released: the rest of an endless answer would have to be read first.
+            response.close()
+
+    async def _lines(self, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
+        splitter = LineSplitter()
+        chunks = response.content.iter_any()
+        while True:
+            with translated(self.server):
+                chunk = await anext(chunks, b"")
+            if not chunk:
+                break
+            for line in splitter.feed(chunk):
+                yield line
+        if splitter.mid_line:
+            raise Unreachable(f"{self.server} ended a stream in the middle of a line")
+
+    async def _send(self, call: _Call) -> aiohttp.ClientResponse:
+        """Return the answer if it is a yes; a refused token is renewed and tried once more."""
+        response, identity = await self._send_once(call)
+        if response.status == 401 and await self._renewed(response, identity):
+            response, _ = await self._send_once(call)
+        if 200 <= response.status < 300 and response.content_type != "text/html":
+            return response
+        raise await self._refusal(response)
+
+    async def _send_once(self, call: _Call) -> tuple[aiohttp.ClientResponse, Identity]:
+        await self._bucket.take()
+        await self._login.refresh_if_due()
+        identity = self._login.identity
+        await self._follow_certificate()
+        _, url, headers, _, _ = await self._api.param_serialize(
+            call.method,
+            call.path,
+            query_params=list((call.params or {}).items()),
+            header_params={
+                "Accept": _JSON,
+                "Accept-Encoding": call.encoding,
+                "Content-Type": call.content_type,
+            },
+            auth_settings=["BearerToken"],
+        )
+        with translated(self.server):
+            response = await self._session.request(
+                call.method,
+                url,
+                headers=headers,
+                data=call.data,
+                timeout=call.limit,
+                # A redirected POST would become a GET, and look like a success.
+                allow_redirects=False,
+                server_hostname=self._login.configuration.tls_server_name,
+                proxy=self._login.configuration.proxy,
+            )
+        return response, identity
+
+    @property
+    def _session(self) -> aiohttp.ClientSession:
+        session: aiohttp.ClientSession = self._api.rest_client.pool_manager
+        return session
+
+    async def _renewed(self, response: aiohttp.ClientResponse, identity: Identity) -> bool:
+        with translated(self.server):
+            await response.read()  # stays readable, should there be no other identity
+        return await self._login.renew(identity)
+
+    async def _follow_certificate(self) -> None:
+        """Open a new pool when the client certificate has changed."""
+        certificate = self._login.certificate
+        if certificate == self._certificate:
+            return
+        outdated, self._api = self._api, _open_pool(self._login)
+        self._certificate = certificate
+        await outdated.close()
+
+    async def _refusal(self, response: aiohttp.ClientResponse) -> KubeError:
+        with translated(self.server):
+            async with response:
+                body = await response.read()
+        if response.status < 300:
+            said = shortened(body.decode("utf-8", "replace"))
+            return Malformed(f"{self.server} answered with a web page, not as an API: {said}")
+        wait_s = parse_retry_after(response.headers, self._clock.now())
+        return status_error(response.status, body, retry_after_s=wait_s)
+
+
+def _open_pool(login: Login) -> ApiClient:
+    # The proxy is decided by the login; retries are the business of the callers.
+    login.configuration.retries = None
+    login.configuration.client_session_kwargs = {"trust_env": False}
+    try:
+        api = ApiClient(login.configuration)
+    except (OSError, ValueError) as error:
+        raise KubeconfigError(f"{login.source}: unusable certificate: {error}") from error
+    api.user_agent = f"evenkeel/{__version__}"
+    # The official client opens its session with its first own request, which never comes.
+    api.rest_client.pool_manager = api.rest_client._create_pool_manager()
+    # aiohttp repeats a PUT or DELETE whose connection broke, though it may have been done.
+    api.rest_client.pool_manager._retry_connection = False
+    return api

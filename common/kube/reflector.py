@@ -1,0 +1,425 @@
+"""Keeps a sink in step with one kind of object, for ever.
+
+A paged list fills the sink, a watch keeps it current, and whatever breaks is taken up
+again: from the last resourceVersion if the server still has its history, with a new list
+if not, and then objects that vanished meanwhile are forgotten.
+
+Invariants: the sink never holds a version of an object that we know to be outdated;
+`resource_version` is never ahead of what the sink was told; nothing is asked for without
+a wait after a failure; and a cache that has heard nothing for too long says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, Generic, Protocol, TypeVar
+
+import structlog
+
+from common.clock import Clock, within
+from common.kube.backoff import Backoff
+from common.kube.client import KubeClient, Params
+from common.kube.envelopes import (
+    Broken,
+    ObjectDecoder,
+    Page,
+    T,
+    WireObject,
+    key_of,
+    split_event,
+    version_of,
+)
+from common.kube.errors import (
+    ApiError,
+    Forbidden,
+    Gone,
+    KubeconfigError,
+    KubeError,
+    Malformed,
+    ServerError,
+    TimedOut,
+    TooManyRequests,
+    Unauthorized,
+    Unreachable,
+)
+from common.kube.resources import Resource
+from common.kube.translate import status_error
+from common.metrics import Metrics
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+T_contra = TypeVar("T_contra", bound=WireObject, contravariant=True)
+
+# A server that asks for more than this is mistaken, or does not want us at all.
+_LONGEST_RETRY_AFTER_S: Final = 300.0
+_CHANGES: Final = ("ADDED", "MODIFIED", "DELETED")
+_EVENT_TYPES: Final = (*_CHANGES, "BOOKMARK")
+_SKIP_CAUSES: Final = ("undecodable", "nonsense")
+# After these the server still has the history after our version; after all others it may not.
+_PASSING: Final = (
+    Unreachable,
+    TooManyRequests,
+    ServerError,
+    Unauthorized,
+    Forbidden,
+    KubeconfigError,
+)
+
+
+class Sink(Protocol[T_contra]):
+    """What a reflector fills.
+
+    `upsert` may raise ValueError for an object whose content makes no sense; the reflector
+    then forgets the version that the sink holds.
+    """
+
+    def upsert(self, obj: T_contra, /) -> None: ...
+
+    def delete(self, obj: T_contra, /) -> None: ...
+
+    def keys(self) -> Iterable[str]:
+        """Return `namespace/name` or `name` of everything held."""
+        ...
+
+    def forget(self, key: str, /) -> None:
+        """Drop an object that went away unseen; do nothing if it is not held."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReflectorSettings:
+    """How patient a reflector is, and what it reads."""
+
+    page_size: int = 500
+    # The server ends a watch after a time between these, so that watches spread out again
+    # over the API servers, and ours do not all end together.
+    min_watch_s: float = 300.0
+    max_watch_s: float = 600.0
+    watch_grace_s: float = 15.0
+    # Bookmarks come every minute (apiserver, pkg/storage/cacher/cacher.go), but for a kind
+    # of which nothing happens only if etcd notifies progress; then a list replaces them.
+    silence_s: float = 90.0
+    stale_after_s: float = 120.0
+    backoff_min_s: float = 0.8
+    backoff_max_s: float = 30.0
+    connect_s: float = 10.0
+    namespace: str = ""
+    field_selector: str = ""
+    label_selector: str = ""
+
+    def selection(self) -> dict[str, str | int]:
+        """Return the parameters that choose objects."""
+        chosen = {"fieldSelector": self.field_selector, "labelSelector": self.label_selector}
+        return {key: value for key, value in chosen.items() if value}
+
+
+@dataclass(slots=True)
+class _Listing:
+    """A list that may be interrupted between pages and taken up again."""
+
+    token: str = ""
+    version: str = ""
+    seen: set[str] = field(default_factory=set)
+    skipped: set[str] = field(default_factory=set)
+
+
+class Reflector(Generic[T]):
+    """Lists and watches one kind; see the module."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        resource: Resource,
+        type_: type[T],
+        sink: Sink[T],
+        *,
+        settings: ReflectorSettings,
+        clock: Clock,
+        metrics: Metrics,
+        rng: random.Random,
+    ) -> None:
+        self.resource: Final = resource
+        self._client = client
+        self._path = resource.path(namespace=settings.namespace or None)
+        self._decoder = ObjectDecoder(type_)
+        self._sink = sink
+        self._settings = settings
+        self._clock = clock
+        self._rng = rng
+        self._backoff = Backoff(
+            floor_s=settings.backoff_min_s, cap_s=settings.backoff_max_s, rng=rng
+        )
+        self._figures = _Figures(metrics, resource.kind, self)
+        self._version = ""
+        self._listed = False
+        self._must_list = True
+        self._listing = _Listing()
+        self._heard_at = clock.monotonic()
+        self._heard_something = asyncio.Event()
+        self._trouble = ""
+        self._complaints: dict[str, str] = {}
+
+    @property
+    def resource_version(self) -> int | None:
+        """Return up to which version the sink has been told everything."""
+        return _number(self._version)
+
+    @property
+    def synced(self) -> bool:
+        """Tell whether the sink holds a whole list that is not stale."""
+        return self._listed and self.staleness_s() <= self._settings.stale_after_s
+
+    def staleness_s(self) -> float:
+        """Return how long ago the server was last heard."""
+        return self._clock.monotonic() - self._heard_at
+
+    async def wait_synced(self) -> None:
+        """Return when `synced` is true."""
+        while not self.synced:
+            self._heard_something.clear()
+            await self._heard_something.wait()
+
+    async def run(self) -> None:
+        """List and watch until cancelled."""
+        while True:
+            pause_s = await self._turn()
+            if pause_s > 0:
+                await self._clock.sleep(pause_s)
+
+    async def _turn(self) -> float:
+        """List if need be, watch once, and return how long to wait before the next turn."""
+        try:
+            if self._must_list:
+                await self._list()
+            return await self._watch()
+        except KubeError as error:
+            return self._after(error)
+        except Exception:
+            # The sink may have taken half of an event: only a list makes it whole again.
+            self._must_list = True
+            self._listing = _Listing()
+            self._figures.error("Unexpected")
+            log.exception("reflector failed", kind=self.resource.kind)
+            return self._backoff.next_s()
+
+    async def _list(self) -> None:
+        listing = self._listing
+        while True:
+            page = self._decoder.page(await self._client.get(self._path, params=self._page()))
+            self._apply_page(page, listing)
+            listing.version = listing.version or page.version
+            listing.token = page.token
+            if not page.token:
+                break
+        self._finish(listing)
+
+    def _page(self) -> Params:
+        # No resourceVersion: a consistent read, never older than what we already know.
+        params = self._settings.selection() | {"limit": self._settings.page_size}
+        return params | {"continue": self._listing.token} if self._listing.token else params
+
+    def _apply_page(self, page: Page[T], listing: _Listing) -> None:
+        for obj in page.objects:
+            key = key_of(obj.metadata)
+            if self._upsert(key, obj):
+                listing.seen.add(key)
+            else:
+                listing.skipped.add(key)
+        for broken in page.broken:
+            listing.skipped.add(broken.key)
+            self._skip(broken.key, "undecodable", broken.why)
+
+    def _finish(self, listing: _Listing) -> None:
+        if not listing.version:
+            raise Malformed("the list has no resourceVersion to watch from")
+        for key in [key for key in self._sink.keys() if key not in listing.seen]:  # noqa: SIM118
+            self._sink.forget(key)
+        self._complaints = {k: v for k, v in self._complaints.items() if k in listing.skipped}
+        self._listing = _Listing()
+        self._version = listing.version
+        self._must_list = False
+        self._listed = True
+        self._figures.lists.inc()
+        self._heard()
+
+    async def _watch(self) -> float:
+        """Watch for one window; return how long to wait before the next."""
+        settings = self._settings
+        # 0 would mean the server's own default.
+        window_s = max(1, round(self._rng.uniform(settings.min_watch_s, settings.max_watch_s)))
+        started, version = self._clock.monotonic(), self._version
+        try:
+            await within(self._clock, window_s + settings.watch_grace_s, self._consume(window_s))
+        except TimeoutError:
+            log.info("watch outlived its window", kind=self.resource.kind)
+        finally:
+            lasted_s = self._clock.monotonic() - started
+            worked = self._version != version or lasted_s >= settings.backoff_max_s
+            if worked:
+                self._backoff.reset()
+        if worked:
+            return settings.backoff_min_s - lasted_s
+        return self._backoff.next_s()
+
+    async def _consume(self, window_s: int) -> None:
+        params = self._settings.selection() | {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": window_s,
+            "resourceVersion": self._version,
+        }
+        self._figures.watches.inc()
+        async with self._client.stream(
+            self._path,
+            params=params,
+            connect_s=self._settings.connect_s,
+            silence_s=self._settings.silence_s,
+        ) as lines:
+            try:
+                async for line in lines:
+                    self._take(line)
+            except TimedOut:
+                # A dead connection, or a kind of which nothing happens: a server whose etcd
+                # notifies no progress sends no bookmarks then. Only a list tells the two apart.
+                log.debug("watch was silent", kind=self.resource.kind)
+                self._must_list = True
+
+    def _take(self, line: bytes) -> None:
+        type_, raw = split_event(line)
+        if type_ == "ERROR":
+            raise status_error(500, raw)
+        if type_ == "BOOKMARK":
+            self._advance(self._checked(version_of(raw)))
+        elif type_ in _CHANGES:
+            self._apply(type_, self._decoder.one(raw))
+        else:
+            raise Malformed(f"a watch knows no event of type {type_!r}")
+        self._figures.events[type_].inc()
+        self._heard()
+
+    def _apply(self, type_: str, obj: T | Broken) -> None:
+        if isinstance(obj, Broken):
+            version = self._checked(obj.version)
+            self._skip(obj.key, "undecodable", obj.why)
+        else:
+            version = self._checked(obj.metadata.resource_version or "")
+            self._change(type_, key_of(obj.metadata), obj)
+        self._advance(version)
+
+    def _change(self, type_: str, key: str, obj: T) -> None:
+        if type_ != "DELETED":
+            self._upsert(key, obj)
+            return
+        self._sink.delete(obj)
+        self._complaints.pop(key, None)
+
+    def _upsert(self, key: str, obj: T) -> bool:
+        try:
+            self._sink.upsert(obj)
+        except ValueError as error:
+            self._skip(key, "nonsense", str(error))
+            return False
+        if self._complaints:
+            self._complaints.pop(key, None)
+        return True
+
+    def _skip(self, key: str, cause: str, why: str) -> None:
+        """Count and tell an object that cannot be used; its old version must not live on."""
+        self._figures.skipped[cause].inc()
+        self._sink.forget(key)
+        if self._complaints.get(key) != why:
+            self._complaints[key] = why
+            log.warning("object skipped", kind=self.resource.kind, object=key, error=why)
+
+    def _checked(self, version: str) -> str:
+        """Return the version, unless the server's history went back, say with a restored etcd."""
+        old, new = _number(self._version), _number(version)
+        if old is not None and new is not None and new < old:
+            raise Malformed(f"the server went back from resourceVersion {old} to {new}")
+        return version
+
+    def _advance(self, version: str) -> None:
+        if version:
+            self._version = version
+
+    def _heard(self) -> None:
+        self._heard_at = self._clock.monotonic()
+        self._heard_something.set()
+        if self._trouble:
+            self._trouble = ""
+            log.info("cache is current again", kind=self.resource.kind)
+
+    def _after(self, error: KubeError) -> float:
+        """Take note of a failure; return how long to wait."""
+        self._figures.error(type(error).__name__)
+        if not _keeps_history(error):
+            self._must_list = True
+        if not isinstance(error, (Unreachable, TooManyRequests, ServerError)):
+            self._listing = _Listing()
+        pause_s = self._pause_s(error)
+        self._tell(error, pause_s)
+        return pause_s
+
+    def _pause_s(self, error: KubeError) -> float:
+        pause_s = self._backoff.next_s()
+        asked_s = error.retry_after_s if isinstance(error, ApiError) else None
+        if asked_s is None or asked_s <= pause_s:
+            return pause_s
+        # The server tells everybody the same: the jitter is still ours to add.
+        jitter_s = self._rng.uniform(0, self._settings.backoff_min_s)
+        return min(asked_s, _LONGEST_RETRY_AFTER_S) + jitter_s
+
+    def _tell(self, error: KubeError, pause_s: float) -> None:
+        """Log a failure once, not each time that it repeats itself."""
+        words = f"{type(error).__name__}: {error}"
+        if words == self._trouble:
+            return
+        self._trouble = words
+        tell = log.info if isinstance(error, Gone) else log.warning
+        tell("reading failed", kind=self.resource.kind, error=words, retry_s=round(pause_s, 1))
+
+
+class _Figures:
+    """The metrics of one reflector, bound once."""
+
+    def __init__(self, metrics: Metrics, kind: str, reflector: Reflector[T]) -> None:
+        self.lists = metrics.counter(
+            "reflector_lists_total", "Complete lists that were applied.", ("kind",)
+        ).labels(kind)
+        self.watches = metrics.counter(
+            "reflector_watches_total", "Watches that were asked for.", ("kind",)
+        ).labels(kind)
+        events = metrics.counter(
+            "reflector_events_total", "Watch events that were applied.", ("kind", "type")
+        )
+        self.events = {type_: events.labels(kind, type_) for type_ in _EVENT_TYPES}
+        skipped = metrics.counter(
+            "objects_skipped_total", "Objects that could not be used.", ("kind", "cause")
+        )
+        self.skipped = {cause: skipped.labels(kind, cause) for cause in _SKIP_CAUSES}
+        self._errors = metrics.counter(
+            "reflector_errors_total", "Lists and watches that failed.", ("kind", "cause")
+        )
+        self._kind = kind
+        metrics.gauge(
+            "cache_staleness_seconds",
+            "How long ago the API server was last heard about this kind.",
+            ("kind",),
+        ).labels(kind).set_function(reflector.staleness_s)
+
+    def error(self, cause: str) -> None:
+        self._errors.labels(self._kind, cause).inc()
+
+
+def _keeps_history(error: KubeError) -> bool:
+    """Tell whether the watch can be taken up again where it broke off."""
+    if isinstance(error, ApiError) and error.has_cause("ResourceVersionTooLarge"):
+        return False
+    return isinstance(error, _PASSING)
+
+
+def _number(version: str) -> int | None:
+    return int(version) if version.isdecimal() else None

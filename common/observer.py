@@ -1,0 +1,192 @@
+"""Reads one cluster for ever, and holds a belief about its load.
+
+Watches fill the state; a source is sampled every `usageInterval` into the load book. Both
+programs look at the cluster through here, so they believe the same of the same cluster.
+A source that fails is asked again; its nodes become unknown as their samples age.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Final, NamedTuple
+
+import structlog
+
+from common.clock import Clock
+from common.cluster.reader import ClusterReader
+from common.cluster.snapshot import Snapshot
+from common.config import Configuration, Prometheus
+from common.kube.backoff import Backoff
+from common.kube.client import KubeClient
+from common.kube.reflector import ReflectorSettings
+from common.load import EstimateSettings, LoadBook, LoadSettings, LoadView
+from common.metrics import Metrics
+from common.usage import SourceKind, UsageError, UsageSource
+from common.usage.auto import open_source
+from common.usage.prometheus import PrometheusSettings, Queries
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+
+class Belief(NamedTuple):
+    """A moment of the cluster and what is believed of its load."""
+
+    snapshot: Snapshot
+    load: LoadView
+
+
+class Observer:
+    """Keeps a reader and a load book in step with one cluster."""
+
+    def __init__(
+        self, client: KubeClient, config: Configuration, *, clock: Clock, metrics: Metrics
+    ) -> None:
+        self._client = client
+        self._config = config
+        self._clock = clock
+        self._book: LoadBook | None = None
+        self._turn = asyncio.Lock()
+        self._sampled = asyncio.Event()
+        self._trouble = ""
+        self.source: str = config.usage_source.value
+        """Which source is asked; what `auto` turned out to mean is known after the start."""
+        self.reader: Final = ClusterReader(
+            client, settings=reflector_settings(config), clock=clock, metrics=metrics
+        )
+        self._samples = metrics.counter(
+            "usage_samples_total", "Rounds of measurements that were taken.", ("result",)
+        )
+        self._took = metrics.gauge(
+            "usage_sample_timestamp_seconds", "When usage was last read, as seconds of Unix time."
+        )
+        self._unknown = metrics.gauge(
+            "nodes_unknown", "Nodes whose load is not known, at the last look."
+        )
+
+    async def run(self) -> None:
+        """Read and sample until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.reader.run())
+            await self.reader.wait_synced()
+            await self._sample_for_ever()
+
+    async def wait_sampled(self) -> None:
+        """Return when usage has been read once; where nothing is measured, at once."""
+        await self._sampled.wait()
+
+    async def look(self) -> Belief:
+        """Return the cluster as it is known now and what is believed of its load."""
+        snapshot, now_s = self.reader.state.snapshot(), self._clock.now()
+        book = self._book or LoadBook(load_settings(self._config))
+        async with self._turn:
+            load = await asyncio.to_thread(book.view, snapshot, now_s)
+        self._unknown.set(load.unknown)
+        return Belief(snapshot, load)
+
+    def why_not_ready(self) -> str | None:
+        """Say what is missing before the cluster is known."""
+        return self.reader.why_not_synced() or (
+            None if self._sampled.is_set() else f"waiting for usage: {self._trouble or 'reading'}"
+        )
+
+    async def _sample_for_ever(self) -> None:
+        backoff = Backoff(
+            floor_s=self._config.reading.backoff_min.seconds,
+            cap_s=self._config.usage_interval.seconds,
+            rng=random.Random(),
+        )
+        while True:
+            try:
+                async with open_source(
+                    self._config.usage_source,
+                    self._client,
+                    nodes=lambda: [v.node for v in self.reader.state.snapshot().nodes.values()],
+                    prometheus=prometheus_settings(self._config.prometheus),
+                    clock=self._clock,
+                ) as source:
+                    await self._sample_from(source)
+            except UsageError as error:
+                self._failed(error)
+                await self._clock.sleep(backoff.next_s())
+
+    async def _sample_from(self, source: UsageSource) -> None:
+        self.source = source.name
+        self._book = LoadBook(
+            load_settings(self._config), from_requests=source.name == SourceKind.REQUESTS
+        )
+        while True:
+            await self._sample_once(source, self._book)
+            await self._clock.sleep(self._config.usage_interval.seconds)
+
+    async def _sample_once(self, source: UsageSource, book: LoadBook) -> None:
+        try:
+            sample = await source.sample()
+        except UsageError as error:
+            self._failed(error)
+            return
+        snapshot, now_s = self.reader.state.snapshot(), self._clock.now()
+        async with self._turn:
+            # One pass over all pods: too long for the loop to wait for.
+            await asyncio.to_thread(book.observe, sample, snapshot, now_s)
+        self._samples.labels("taken").inc()
+        self._took.set(now_s)
+        self._sampled.set()
+        if self._trouble:
+            self._trouble = ""
+            log.info("usage is read again", source=source.name)
+
+    def _failed(self, error: UsageError) -> None:
+        self._samples.labels("failed").inc()
+        if str(error) != self._trouble:
+            self._trouble = str(error)
+            log.warning("usage not read", error=self._trouble)
+
+
+def reflector_settings(config: Configuration) -> ReflectorSettings:
+    """Return how the configuration wants the cluster to be watched."""
+    reading = config.reading
+    return ReflectorSettings(
+        page_size=reading.page_size,
+        min_watch_s=reading.min_watch.seconds,
+        max_watch_s=reading.max_watch.seconds,
+        watch_grace_s=reading.watch_grace.seconds,
+        silence_s=reading.silence.seconds,
+        stale_after_s=reading.stale_after.seconds,
+        backoff_min_s=reading.backoff_min.seconds,
+        backoff_max_s=reading.backoff_max.seconds,
+        connect_s=reading.connect_timeout.seconds,
+    )
+
+
+def load_settings(config: Configuration) -> LoadSettings:
+    """Return how the configuration wants load to be judged."""
+    estimates = config.estimates
+    return LoadSettings(
+        metric_expiry_s=config.metric_expiry.seconds,
+        clock_skew_s=config.clock_skew.seconds,
+        smoothing_s=config.smoothing.seconds,
+        peak_s=config.peak_decay.seconds,
+        estimates=EstimateSettings(
+            cpu_of_request=estimates.cpu_of_request,
+            mem_of_request=estimates.memory_of_request,
+            default_cpu_milli=estimates.cpu_milli,
+            default_mem_bytes=estimates.mem_bytes,
+        ),
+    )
+
+
+def prometheus_settings(wanted: Prometheus | None) -> PrometheusSettings | None:
+    """Return how the configuration wants Prometheus to be asked."""
+    if wanted is None:
+        return None
+    return PrometheusSettings(
+        url=wanted.url,
+        bearer_token_file=wanted.bearer_token_file,
+        ca_file=wanted.ca_file,
+        insecure_skip_verify=wanted.insecure_skip_verify,
+        timeout_s=wanted.timeout.seconds,
+        window_s=wanted.window.seconds,
+        node_label=wanted.node_label,
+        queries=Queries(**wanted.queries.model_dump()),
+    )
