@@ -30,6 +30,7 @@ METRICS_SERVER = "v0.9.0"
 GO_MINIMUM = (1, 26)
 
 ATTEMPTS = 4
+PAUSE_S = 2.0  # doubled after every failed attempt
 KWOK_MODULE = "sigs.k8s.io/kwok"
 KWOK_STAGES = (
     "stage/node/fast",
@@ -196,7 +197,7 @@ def _go(
         lines = done.stderr.strip().splitlines() or ["no output"]
         if attempt < ATTEMPTS:
             say(f"  attempt {attempt} of {ATTEMPTS} failed ({lines[-1][:160]}), trying again")
-            time.sleep(2**attempt)
+            time.sleep(PAUSE_S * 2 ** (attempt - 1))
     raise BuildError(
         f"`{' '.join(command[:2])}` failed {ATTEMPTS} times: " + " | ".join(lines[-3:])
     )

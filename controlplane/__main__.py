@@ -1,0 +1,196 @@
+"""The command line of the control plane."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType
+
+from controlplane import kubeconfig, nodes
+from controlplane.build import build
+from controlplane.cluster import (
+    OPTIONAL,
+    ComponentStatus,
+    Condition,
+    Wanted,
+    attach,
+    stop_command,
+    up,
+)
+from controlplane.errors import ControlPlaneError
+from controlplane.folder import default_root
+from controlplane.nodes import NodeSpec
+from controlplane.scheduler_config import SHIPPED
+
+INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; return the exit code."""
+    options = _parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        return int(options.run(options))
+    except ControlPlaneError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _build(_: argparse.Namespace) -> int:
+    box = build(_say)
+    _say(f"built: {box.root}")
+    return 0
+
+
+def _up(options: argparse.Namespace) -> int:
+    if options.kubeconfig_out:
+        # Before minutes have passed, not after.
+        kubeconfig.refuse_foreign(options.kubeconfig_out)
+        options.kubeconfig_out.parent.mkdir(parents=True, exist_ok=True)
+    plane = up(
+        Wanted(
+            root=options.dir,
+            nodes=options.nodes,
+            zones=options.zones,
+            node=NodeSpec(cpu=options.cpu, memory=options.memory),
+            scheduler_config=options.scheduler_config,
+            without=frozenset(options.without),
+        ),
+        _say,
+    )
+    plane.close()
+    path = plane.kubeconfig
+    if options.kubeconfig_out:
+        path = options.kubeconfig_out.absolute()
+        kubeconfig.write(path, plane.kubeconfig.read_text())
+    _say(f"kubeconfig: {path}")
+    _say(f"kubectl:    {plane.kubectl} --kubeconfig {shlex.quote(str(path))}")
+    _say(f"logs:       {plane.folder.logs}")
+    _say(f"stop it:    {stop_command(plane.folder)}")
+    return 0
+
+
+def _down(options: argparse.Namespace) -> int:
+    plane = attach(options.dir)
+    plane.down()
+    _say(f"ended; the logs stay in {plane.folder.logs}")
+    return 0
+
+
+def _status(options: argparse.Namespace) -> int:
+    plane = attach(options.dir)
+    components = plane.status()
+    plane.close()
+    _say(f"server:     {plane.server}")
+    _say(f"kubeconfig: {plane.kubeconfig}")
+    for component in components:
+        _say(_line(component))
+    return 0 if all(c.condition is Condition.READY for c in components) else 1
+
+
+def _line(status: ComponentStatus) -> str:
+    pid = status.pid or "-"
+    return (
+        f"{status.name:<24} {status.condition.value:<18} pid {pid:<8} {status.address:<16} "
+        f"{status.log}"
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m controlplane",
+        description="A real Kubernetes control plane on loopback, without containers.",
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add(commands, "build", _build, "compile what is missing from pinned Go modules")
+    _add_up_options(_add(commands, "up", _up, "start a control plane; return when it is ready"))
+    for name, run, text in (
+        ("down", _down, "end exactly the processes that `up` started"),
+        ("status", _status, "show every component; exit with 1 unless all are ready"),
+    ):
+        _add_dir(_add(commands, name, run, text))
+    return parser
+
+
+def _add(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    text: str,
+) -> argparse.ArgumentParser:
+    command = commands.add_parser(name, help=text, description=text.capitalize() + ".")
+    command.set_defaults(run=run)
+    return command
+
+
+def _add_up_options(command: argparse.ArgumentParser) -> None:
+    _add_dir(command)
+    add = command.add_argument
+    add("--nodes", type=_count, default=3, metavar="N", help="fake nodes to create (default 3)")
+    add("--zones", type=_count, default=0, metavar="Z", help="deal the nodes out to Z zones")
+    add("--cpu", default=nodes.CPU, help=f"CPU of each node (default {nodes.CPU})")
+    add("--memory", default=nodes.MEMORY, help=f"memory of each node (default {nodes.MEMORY})")
+    add(
+        "--scheduler-config",
+        type=Path,
+        default=SHIPPED,
+        metavar="F",
+        help="configuration of kube-scheduler; only its kubeconfig path is replaced "
+        "(default: the scheduler-config.yaml that users copy)",
+    )
+    add(
+        "--kubeconfig-out",
+        type=Path,
+        metavar="F",
+        help="write the administrator's kubeconfig to F as well",
+    )
+    add(
+        "--without",
+        type=_names,
+        default=(),
+        metavar="NAME,…",
+        help=f"leave components out: {', '.join(OPTIONAL)}",
+    )
+
+
+def _add_dir(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--dir",
+        type=Path,
+        default=default_root(),
+        metavar="D",
+        help="the control plane's folder (default %(default)s)",
+    )
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of things")
+    return int(text)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    """Take a polite end like Ctrl-C, so that half a control plane does not stay."""
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,362 @@
+"""A running control plane: start it, look at it, break parts of it, end it.
+
+Every process is written into the state file as soon as it runs. If starting fails
+half-way, or is interrupted, everything that was started is ended again; afterwards
+`attach` finds a running control plane from any other process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+from controlplane import aggregation, identities, nodes, processes, scheduler_config
+from controlplane.api import Api, Json
+from controlplane.build import Say, build, toolbox
+from controlplane.components import ADMIN, CA, COMPONENTS, NAMES, PORTS, Component, Site, by_name
+from controlplane.errors import ConfigError, FolderError, StartError
+from controlplane.folder import Folder, default_root
+from controlplane.kubeconfig import Kubeconfigs
+from controlplane.nodes import NodeSpec
+from controlplane.ports import LOOPBACK, free_ports, is_free
+from controlplane.state import State, load, save
+from controlplane.waiting import until
+
+READY_TIMEOUT_S = 180.0  # a shared machine with two cores has bad minutes
+NODE_TIMEOUT_S = 0.2
+LOG_LINES = 5
+OPTIONAL = tuple(component.name for component in COMPONENTS if component.optional)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a control plane should be like."""
+
+    root: Path
+    nodes: int = 0
+    zones: int = 0
+    node: NodeSpec = field(default_factory=NodeSpec)
+    scheduler_config: Path = scheduler_config.SHIPPED
+    extender_url: str | None = None
+    without: frozenset[str] = frozenset()
+
+
+class Condition(Enum):
+    """How a component is doing."""
+
+    READY = "ready"
+    UNREADY = "running, not ready"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentStatus:
+    """One line of `status`."""
+
+    name: str
+    condition: Condition
+    pid: int
+    address: str
+    log: Path
+
+
+class ControlPlane:
+    """A control plane in its folder; start one with `up`, find one with `attach`."""
+
+    def __init__(self, site: Site, state: State) -> None:
+        self._site = site
+        self._state = state
+
+    @property
+    def folder(self) -> Folder:
+        return self._site.folder
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig."""
+        return self.folder.kubeconfig
+
+    @property
+    def server(self) -> str:
+        return self._site.url("kube-apiserver")
+
+    @property
+    def kubectl(self) -> Path:
+        return self._site.box.binary("kubectl")
+
+    @functools.cached_property
+    def api(self) -> Api:
+        """The administrator's access to the API server."""
+        folder = self.folder
+        return Api(
+            self.server,
+            ca=folder.certificate(CA),
+            certificate=folder.certificate(ADMIN),
+            key=folder.key(ADMIN),
+        )
+
+    @functools.cached_property
+    def kubeconfigs(self) -> Kubeconfigs:
+        """Issues kubeconfigs for other users."""
+        return identities.issuer(self._site)
+
+    def url(self, component: str) -> str:
+        """Return where a component serves."""
+        return self._site.url(component, _known(component).scheme)
+
+    def status(self) -> list[ComponentStatus]:
+        return [self._status(name) for name in self._state.commands]
+
+    def start(self, name: str) -> None:
+        """Start a component that does not run, with the flags and data it had."""
+        self.launch(name)
+        self.wait_ready(name)
+
+    def stop(self, name: str) -> None:
+        """Ask a component to end and wait until it has."""
+        processes.end(self._process(name))
+
+    def kill(self, name: str) -> None:
+        """End a component as a crash would."""
+        processes.kill(self._process(name))
+
+    def restart(self, name: str) -> None:
+        """Stop a component and start it again on the same port."""
+        self.stop(name)
+        self.start(name)
+
+    def ended(self) -> list[str]:
+        """Name the components that should run and do not."""
+        return self._state.ended()
+
+    def configure_scheduler(self, source: Path, *, extender_url: str | None = None) -> None:
+        """Restart kube-scheduler with another configuration."""
+        self.write_scheduler_config(source, extender_url)
+        self.restart("kube-scheduler")
+
+    def write_scheduler_config(self, source: Path, extender_url: str | None) -> None:
+        kubeconfig = str(self.folder.kubeconfig_of("kube-scheduler"))
+        text = scheduler_config.read(source)
+        fitted = scheduler_config.localise(text, kubeconfig=kubeconfig, extender_url=extender_url)
+        self.folder.scheduler_config.write_text(fitted)
+
+    def add_nodes(self, manifests: Sequence[Json]) -> None:
+        """Create nodes and wait until the scheduler may use them."""
+        names = [manifest["metadata"]["name"] for manifest in manifests]
+        self.api.create(manifests)
+        if "kwok" not in self._state.alive():
+            return
+        untainted = "kube-controller-manager" in self._state.alive()
+        until(
+            lambda: not nodes.unready(self.api, names, untainted=untainted),
+            timeout_s=READY_TIMEOUT_S + NODE_TIMEOUT_S * len(names),
+            what=f"{len(names)} nodes did not become Ready",
+        )
+
+    def launch(self, name: str) -> None:
+        """Start a component without waiting for it."""
+        if name in self._state.alive():
+            raise StartError(f"{name} runs already")
+        self._refuse_taken_port(name)
+        argv = self._state.commands[_known(name).name]
+        log = self.folder.log(name)
+        with _undisturbed():
+            self._state.processes[name] = processes.start(argv, log=log, env=self._environment())
+            save(self._state, self.folder)
+
+    def wait_ready(self, name: str) -> None:
+        """Wait until a component works; fail at once when one has ended."""
+        until(
+            lambda: self._is_ready(name),
+            timeout_s=READY_TIMEOUT_S,
+            what=f"{name} did not become ready (log: {self.folder.log(name)})",
+        )
+
+    def end_all(self) -> None:
+        """End everything that was started: the clients of the API server first."""
+        started = [name for name in reversed(NAMES) if name in self._state.processes]
+        for name in started:
+            if name in OPTIONAL:
+                processes.send(self._state.processes[name], signal.SIGTERM)
+        for name in started:
+            processes.end(self._state.processes[name])
+
+    def close(self) -> None:
+        """Close our connections; the control plane goes on."""
+        if "api" in self.__dict__:
+            self.api.close()
+
+    def down(self) -> None:
+        """End the control plane and delete all but its logs."""
+        self.close()
+        with self.folder.locked():
+            self.end_all()
+            self.folder.clear()
+
+    def _process(self, name: str) -> processes.Process:
+        try:
+            return self._state.processes[_known(name).name]
+        except KeyError:
+            raise ConfigError(f"this control plane runs without {name}") from None
+
+    def _status(self, name: str) -> ComponentStatus:
+        process = self._state.processes.get(name)
+        condition = Condition.ENDED
+        if process is not None and process.alive:
+            ready = self.api.answers(by_name(name).ready_url(self._site))
+            condition = Condition.READY if ready else Condition.UNREADY
+        address = f"{LOOPBACK}:{self._site.ports[name]}"
+        pid = process.pid if process else 0
+        return ComponentStatus(name, condition, pid, address, self.folder.log(name))
+
+    def _is_ready(self, name: str) -> bool:
+        process = self._process(name)
+        if not process.alive:
+            raise StartError(self._obituary(name, process))
+        return self.api.answers(by_name(name).ready_url(self._site))
+
+    def _obituary(self, name: str, process: processes.Process) -> str:
+        code = processes.reap(process)
+        log = self.folder.log(name)
+        lines = log.read_text(errors="replace").strip().splitlines()[-LOG_LINES:]
+        how = "" if code is None else f" with exit code {code}"
+        return "\n  ".join([f"{name} ended{how} before it was ready; the end of {log}:", *lines])
+
+    def _refuse_taken_port(self, name: str) -> None:
+        port = self._site.ports[name]
+        if not is_free(port):
+            raise StartError(f"port {port} of {name} has been taken by another process")
+
+    def _environment(self) -> dict[str, str]:
+        """Return an environment in which nothing of the user's leads a component astray."""
+        return {"PATH": os.environ.get("PATH", ""), "HOME": str(self.folder.home)}
+
+
+def up(wanted: Wanted, say: Say = print) -> ControlPlane:
+    """Start a control plane and return when all of it is ready."""
+    folder = Folder(wanted.root.expanduser().resolve())
+    folder.refuse_strangers()
+    _refuse_nonsense(wanted)
+    box = build(say)
+    with folder.locked():
+        _refuse_running(folder)
+        folder.prepare()
+        site = Site(box, folder, dict(zip(PORTS, free_ports(len(PORTS)), strict=True)))
+        plane = ControlPlane(site, _state(site, wanted))
+        try:
+            _start(plane, site, wanted, say)
+        except BaseException:
+            plane.close()
+            plane.end_all()
+            folder.clear()
+            raise
+    return plane
+
+
+def attach(root: Path) -> ControlPlane:
+    """Return the control plane of a folder."""
+    folder = Folder(root.expanduser().resolve())
+    state = load(folder)
+    return ControlPlane(Site(toolbox(), folder, state.ports), state)
+
+
+def _state(site: Site, wanted: Wanted) -> State:
+    chosen = [c for c in COMPONENTS if c.name not in wanted.without]
+    state = State(dict(site.ports), {c.name: c.argv(site) for c in chosen})
+    save(state, site.folder)
+    return state
+
+
+def _start(plane: ControlPlane, site: Site, wanted: Wanted, say: Say) -> None:
+    identities.write_identities(site)
+    plane.write_scheduler_config(wanted.scheduler_config, wanted.extender_url)
+    names = [name for name in NAMES if name not in wanted.without]
+    for name in names:
+        plane.folder.log(name).write_bytes(b"")
+    core = [name for name in names if name not in OPTIONAL]
+    for name in core:
+        _timed(say, f"{name} ready on {plane.url(name)}", functools.partial(plane.start, name))
+    rest = names[len(core) :]
+    for name in rest:
+        plane.launch(name)
+    for name in rest:
+        _timed(say, f"{name} ready on {plane.url(name)}", functools.partial(plane.wait_ready, name))
+    _furnish(plane, site, wanted, say)
+
+
+def _furnish(plane: ControlPlane, site: Site, wanted: Wanted, say: Say) -> None:
+    """Put into the cluster what makes it usable: nodes and the metrics API."""
+    if wanted.nodes:
+        manifests = nodes.manifests(wanted.nodes, wanted.node, zones=wanted.zones)
+        _timed(say, f"{wanted.nodes} nodes Ready", lambda: plane.add_nodes(manifests))
+    if "metrics-server" not in wanted.without:
+        _timed(say, "metrics API available", lambda: _register_metrics(plane, site))
+
+
+def _register_metrics(plane: ControlPlane, site: Site) -> None:
+    ca = site.folder.certificate(CA).read_bytes()
+    plane.api.apply(aggregation.manifests(site.ports["metrics-server"], ca))
+    until(
+        lambda: aggregation.available(plane.api),
+        timeout_s=READY_TIMEOUT_S,
+        what="the metrics API did not become available",
+    )
+
+
+def _timed(say: Say, what: str, step: Callable[[], None]) -> None:
+    started = time.monotonic()
+    step()
+    say(f"{what} ({time.monotonic() - started:.1f} s)")
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Put off an interruption: a process that nobody has noted down could not be ended."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _refuse_nonsense(wanted: Wanted) -> None:
+    if not Path("/proc/self/stat").exists():
+        raise ConfigError("the control plane needs Linux: it tells processes apart by /proc")
+    scheduler_config.localise(
+        scheduler_config.read(wanted.scheduler_config),
+        kubeconfig="",
+        extender_url=wanted.extender_url,
+    )
+    unknown = sorted(wanted.without - set(OPTIONAL))
+    if unknown:
+        raise ConfigError(f"cannot do without {unknown[0]}: choose from {', '.join(OPTIONAL)}")
+    if wanted.nodes < 0 or wanted.zones < 0:
+        raise ConfigError("the numbers of nodes and zones cannot be negative")
+
+
+def _refuse_running(folder: Folder) -> None:
+    """Refuse a folder whose control plane runs; tidy up after one that has ended."""
+    if not folder.state.exists():
+        return
+    if load(folder).alive():
+        raise FolderError(f"already running in {folder.root}: stop it with {stop_command(folder)}")
+    folder.clear()
+
+
+def stop_command(folder: Folder) -> str:
+    """Return the command that ends the control plane of a folder."""
+    option = "" if folder.root == default_root().resolve() else f" --dir {folder.root}"
+    return f"`python -m controlplane down{option}`"
+
+
+def _known(name: str) -> Component:
+    if name not in NAMES:
+        raise ConfigError(f"unknown component {name}: choose from {', '.join(NAMES)}")
+    return by_name(name)

@@ -1,0 +1,92 @@
+"""Nodes that kwok plays: manifests, bulk creation, and waiting until they take pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from controlplane.api import Api, Json
+
+CPU = "8"
+MEMORY = "32Gi"
+PODS = 110
+ZONE = "topology.kubernetes.io/zone"
+NOT_READY = "node.kubernetes.io/not-ready"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSpec:
+    """What a fake node offers and how it is marked."""
+
+    cpu: str = CPU
+    memory: str = MEMORY
+    pods: int = PODS
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: Sequence[Mapping[str, str]] = ()
+
+
+def manifest(name: str, spec: NodeSpec, *, zone: str | None = None) -> Json:
+    """Return the Node object for kwok; metrics-server finds its usage by the annotation."""
+    resources = {"cpu": spec.cpu, "memory": spec.memory, "pods": str(spec.pods)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": _labels(name, zone) | dict(spec.labels),
+            "annotations": {
+                "kwok.x-k8s.io/node": "fake",
+                "metrics.k8s.io/resource-metrics-path": f"/metrics/nodes/{name}/metrics/resource",
+            },
+        },
+        "spec": {"taints": [dict(taint) for taint in spec.taints]},
+        "status": {"capacity": resources, "allocatable": resources},
+    }
+
+
+def manifests(
+    count: int, spec: NodeSpec, *, zones: int = 0, prefix: str = "node-", first: int = 1
+) -> list[Json]:
+    """Return `count` nodes, dealt out to the zones in turn."""
+    width = len(str(first + count - 1))
+    return [
+        manifest(
+            f"{prefix}{first + index:0{width}}",
+            spec,
+            zone=f"zone-{index % zones + 1}" if zones else None,
+        )
+        for index in range(count)
+    ]
+
+
+def unready(api: Api, names: Iterable[str], *, untainted: bool = True) -> list[str]:
+    """Name the nodes that cannot take pods yet.
+
+    A node is Ready when kwok has said so, but the scheduler refuses it until the
+    controller manager has taken the taint away that admission put on it.
+    """
+    found = api.get("/api/v1/nodes", resourceVersion="0")["items"]
+    ready = {
+        node["metadata"]["name"]
+        for node in found
+        if _is_ready(node) and not (untainted and _is_tainted(node))
+    }
+    return [name for name in names if name not in ready]
+
+
+def _labels(name: str, zone: str | None) -> dict[str, str]:
+    labels = {
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+    }
+    return labels | {ZONE: zone} if zone else labels
+
+
+def _is_ready(node: Json) -> bool:
+    conditions = node["status"].get("conditions", [])
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+def _is_tainted(node: Json) -> bool:
+    return any(taint["key"] == NOT_READY for taint in node["spec"].get("taints", []))

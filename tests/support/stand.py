@@ -1,0 +1,107 @@
+"""pytest on the real control plane: one for the whole run, one test at a time.
+
+The conftest files of `tests/e2e` and `tests/conformance` import these names. The control
+plane hangs on pytest's configuration, not on a fixture's scope, so that both folders
+share one. A guardian ends it even when pytest is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Generator
+from pathlib import Path
+
+import pytest
+
+from controlplane.cluster import ControlPlane, Wanted, up
+from controlplane.guardian import Guardian
+from tests.support.cluster import Cluster
+
+SEEDS = (1, 2, 3, 4, 5)
+
+_CONTROL_PLANE = pytest.StashKey[ControlPlane]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    # The second conftest that imports this finds the option there.
+    with contextlib.suppress(ValueError):
+        parser.addoption(
+            "--all-seeds",
+            action="store_true",
+            help=f"run tests that take a seed with {len(SEEDS)} seeds instead of one",
+        )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "seed" in metafunc.fixturenames:
+        everything = metafunc.config.getoption("--all-seeds")
+        metafunc.parametrize("seed", SEEDS if everything else SEEDS[:1])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    # An expected failure is reported as skipped too; that one is meant.
+    if report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome, report.longrepr = "failed", _complaint(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    if report.skipped:
+        report.outcome, report.longrepr = "failed", _complaint(report)
+    return report
+
+
+@pytest.fixture(scope="session")
+def control_plane(request: pytest.FixtureRequest) -> ControlPlane:
+    """The real control plane of this run, without nodes."""
+    stash = request.config.stash
+    if _CONTROL_PLANE not in stash:
+        stash[_CONTROL_PLANE] = _start(request)
+    return stash[_CONTROL_PLANE]
+
+
+@pytest.fixture
+async def cluster(control_plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Cluster]:
+    """The real cluster with a fresh namespace, and with the nodes that the test adds."""
+    mine = Cluster(control_plane, tmp_path)
+    await mine.open()
+    try:
+        yield mine
+    finally:
+        await mine.clear()
+
+
+def _start(request: pytest.FixtureRequest) -> ControlPlane:
+    root = Path(tempfile.mkdtemp(prefix="evenkeel-e2e-"))
+    guardian = Guardian(root)
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+    # The first run compiles for minutes: nobody should have to wonder.
+    visible = capture.global_and_fixture_disabled() if capture else contextlib.nullcontext()
+    try:
+        with visible:
+            print()
+            plane = up(Wanted(root), lambda line: print(f"  {line}", flush=True))
+    except BaseException:
+        guardian.dismiss()
+        raise
+    request.config.add_cleanup(lambda: _end(plane, guardian, request.session))
+    return plane
+
+
+def _end(plane: ControlPlane, guardian: Guardian, session: pytest.Session) -> None:
+    plane.down()
+    guardian.dismiss()
+    if session.testsfailed:
+        print(f"\nlogs of the control plane: {plane.folder.logs}")
+    else:
+        shutil.rmtree(plane.folder.root)
+
+
+def _complaint(report: pytest.TestReport | pytest.CollectReport) -> str:
+    return f"a skip fails this run: {report.longreprtext}"
