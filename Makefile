@@ -14,7 +14,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 SEEDED := $(if $(SEED),-p randomly -p "no:cacheprovider" --randomly-seed=$(SEED),)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test e2e e2e-full check format mutants bench soak controlplane docs requirements clean go-present
+.PHONY: help setup demo test e2e e2e-full check format mutants bench soak controlplane docs requirements clean go-present prometheus-present
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,11 +40,11 @@ demo: $(READY) ## Show a simulated cluster becoming level (needs no cluster)
 test: $(READY) ## Run the unit and integration tests in parallel (SEED=n repeats an order)
 	@$(PYTEST) -n auto $(SEEDED) tests/unit tests/integration
 
-e2e: $(READY) go-present ## Run the tests on a real control plane, one seed per scenario
+e2e: $(READY) go-present prometheus-present ## Run the tests on a real control plane, one seed per scenario
 	@$(BIN)/python -m controlplane build
 	@$(PYTEST) -p no:xdist --durations=10 tests/e2e tests/conformance
 
-e2e-full: $(READY) go-present ## The same with all seeds
+e2e-full: $(READY) go-present prometheus-present ## The same with all seeds
 	@$(BIN)/python -m controlplane build
 	@$(PYTEST) -p no:xdist --durations=10 --all-seeds tests/e2e tests/conformance
 
@@ -84,3 +84,6 @@ clean: ## Remove everything that was made in this folder
 
 go-present:
 	@command -v go >/dev/null || { echo "Go is missing: install Go 1.26 or newer (for the real control plane)"; exit 1; }
+
+prometheus-present:
+	@command -v prometheus >/dev/null || { echo "prometheus is missing: install it (Debian: apt-get install prometheus)"; exit 1; }

@@ -1,0 +1,25 @@
+"""Load: what we believe that nodes and pods use now.
+
+Pure: plain snapshots and samples in, plain values out. `LoadBook` remembers, `LoadView` is
+what it believes at one moment, `Observations` counts how long a goal has been broken.
+"""
+
+from common.load.book import NO_PREDECESSORS, LoadBook
+from common.load.observations import Observations
+from common.load.settings import EstimateSettings, LoadSettings
+from common.load.values import Basis, Load, NodeLoad, PodLoad, Unknown
+from common.load.view import LoadView
+
+__all__ = [
+    "NO_PREDECESSORS",
+    "Basis",
+    "EstimateSettings",
+    "Load",
+    "LoadBook",
+    "LoadSettings",
+    "LoadView",
+    "NodeLoad",
+    "Observations",
+    "PodLoad",
+    "Unknown",
+]

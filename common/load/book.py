@@ -1,0 +1,146 @@
+"""The load book: takes samples in, says what is believed now.
+
+Usage is measured and late; load is what we believe now. The book is pure: it is told the
+time, and the same samples and snapshots always lead to the same belief. A sample costs one
+pass over all pods. A view costs what changed since the last one: a node is judged anew
+only when its view is another object, when it or one of its pods has a new sample, when
+estimates in it rest on older knowledge, or when time has made one of its samples stale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+from common.cluster.records import NodeName, PodRecord, PodUid
+from common.cluster.snapshot import NodeView, Snapshot
+from common.load.estimates import Estimator
+from common.load.judging import Freshness, Limits, covers
+from common.load.settings import LoadSettings
+from common.load.track import NodeTrack
+from common.load.values import Load
+from common.load.view import Judgement, LoadView, judge_measured, judge_requested
+from common.usage.history import PodHistory, first, follow
+from common.usage.source import Sample, Usage
+
+NO_PREDECESSORS: Final[Mapping[PodUid, Load]] = MappingProxyType({})
+
+
+class LoadBook:
+    """Everything that is remembered about usage."""
+
+    def __init__(
+        self, settings: LoadSettings | None = None, *, from_requests: bool = False
+    ) -> None:
+        self._settings = settings or LoadSettings()
+        self._from_requests = from_requests
+        self._history: dict[PodUid, PodHistory] = {}
+        self._tracks: dict[NodeName, NodeTrack] = {}
+        self._judgements: dict[NodeName, Judgement] = {}
+        self._estimator = Estimator(self._settings, self._history, NO_PREDECESSORS)
+        self._last: LoadView | None = None
+
+    def observe(self, sample: Sample, snapshot: Snapshot, now_s: float) -> None:
+        """Learn from a sample; what it says about pods that are gone is dropped."""
+        if self._from_requests:
+            return
+        latest_s = now_s + self._settings.clock_skew_s
+        history: dict[PodUid, PodHistory] = {}
+        tracks: dict[NodeName, NodeTrack] = {}
+        for name, view in snapshot.nodes.items():
+            tracks[name] = track = self._track(view, now_s, latest_s)
+            limits = Limits(view.node, latest_s)
+            usages = _possible(view.pods.values(), sample.pods, limits)
+            track.look_at(view.pods, now_s)
+            usage = sample.nodes.get(name)
+            news = usage is not None and track.take(usage, limits, usages)
+            news = self._follow(view.pods, usages, history, latest_s) or news
+            if news:
+                self._judgements.pop(name, None)
+        self._tracks = tracks
+        self._history = history
+        self._estimator = Estimator(self._settings, history, self._estimator.predecessors)
+
+    def view(
+        self,
+        snapshot: Snapshot,
+        now_s: float,
+        predecessors: Mapping[PodUid, Load] = NO_PREDECESSORS,
+    ) -> LoadView:
+        """Return what is believed now; `predecessors` says what replaced pods really used."""
+        if predecessors != self._estimator.predecessors:
+            self._estimator = Estimator(self._settings, self._history, dict(predecessors))
+        if self._last is None or not self._last.holds(snapshot, self._estimator, now_s):
+            self._last = LoadView(
+                snapshot,
+                self._estimator,
+                self._judge_all(snapshot, now_s),
+                now_s=now_s,
+                settings=self._settings,
+                from_requests=self._from_requests,
+            )
+        return self._last
+
+    def _judge_all(self, snapshot: Snapshot, now_s: float) -> Mapping[NodeName, Judgement]:
+        old, estimator = self._judgements, self._estimator
+        self._judgements = {
+            name: found
+            if (found := old.get(name)) is not None and found.holds(view, estimator, now_s)
+            else self._judge(name, view, snapshot, now_s)
+            for name, view in snapshot.nodes.items()
+        }
+        return self._judgements
+
+    def _judge(self, name: NodeName, view: NodeView, snapshot: Snapshot, now_s: float) -> Judgement:
+        if self._from_requests:
+            return judge_requested(view)
+        freshness = Freshness(now_s, self._settings)
+        track = self._tracks.get(name)
+        if track is not None and track.uid != view.node.uid:
+            track = None
+        return judge_measured(view, track, snapshot, self._estimator, freshness)
+
+    def _track(self, view: NodeView, now_s: float, latest_s: float) -> NodeTrack:
+        """Return the memory of this node; a new object of the same name has none.
+
+        Neither has one that was last measured in what is now the future: our clock was set
+        back, and every sample would look old until time has caught up.
+        """
+        track = self._tracks.get(view.node.name)
+        if track is None or track.uid != view.node.uid or (track.end_s or 0.0) > latest_s:
+            return NodeTrack(view.node.uid, view.pods, now_s)
+        return track
+
+    def _follow(
+        self,
+        pods: Mapping[PodUid, PodRecord],
+        usages: Sequence[Usage | None],
+        history: dict[PodUid, PodHistory],
+        latest_s: float,
+    ) -> bool:
+        """Carry the pods' histories over, with what is new; tell whether anything is."""
+        before, settings, news = self._history, self._settings, False
+        for (uid, pod), usage in zip(pods.items(), usages, strict=True):
+            page = before.get(uid)
+            if page is not None and page.end_s > latest_s:
+                page = None  # our clock was set back; see _track
+            if usage is not None and covers(usage, pod):
+                if page is None:
+                    page, news = first(usage), True
+                elif usage.end_s > page.end_s:
+                    page, news = follow(page, usage, settings.smoothing_s, settings.peak_s), True
+            if page is not None:
+                history[uid] = page
+        return news
+
+
+def _possible(
+    pods: Iterable[PodRecord], measured: Mapping[str, Usage], limits: Limits
+) -> list[Usage | None]:
+    """Return each pod's sample; None where there is none, or one that cannot be measured."""
+    get, refuse = measured.get, limits.refuse
+    return [
+        usage if (usage := get(pod.key)) is not None and refuse(usage) is None else None
+        for pod in pods
+    ]

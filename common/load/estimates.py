@@ -1,0 +1,99 @@
+"""What a pod uses that nobody has measured yet.
+
+Best first: what its predecessor really used, the median of its measured siblings, what it
+asks for. Siblings are the pods of one controller, so a new ReplicaSet of a Deployment does
+not lean on the old one, whose template may differ; pods that a node's kubelet owns (static
+pods) have nothing in common and are nobody's siblings.
+
+An `Estimator` rests on one state of knowledge and is made anew when a sample arrives.
+Until then the median of a workload is taken once, however many of its pods are new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from statistics import median
+from typing import NamedTuple
+
+from common.cluster.records import OwnerUid, PodRecord, PodUid
+from common.cluster.snapshot import Snapshot
+from common.load.judging import Freshness
+from common.load.settings import EstimateSettings, LoadSettings
+from common.load.values import Basis, Load, PodLoad
+from common.usage.history import PodHistory
+
+
+class _Median(NamedTuple):
+    load: PodLoad | None
+    from_s: float
+    until_s: float
+
+
+class Estimator:
+    """Estimates pods from what is known of others."""
+
+    def __init__(
+        self,
+        settings: LoadSettings,
+        history: Mapping[PodUid, PodHistory],
+        predecessors: Mapping[PodUid, Load],
+    ) -> None:
+        self.history = history
+        self.predecessors = predecessors
+        self._settings = settings
+        self._medians: dict[OwnerUid, _Median] = {}
+
+    def estimate(self, pod: PodRecord, snapshot: Snapshot, freshness: Freshness) -> PodLoad:
+        """Return the best estimate that there is."""
+        before = self.predecessors.get(pod.uid)
+        if before is not None:
+            return PodLoad(before.cpu_milli, before.mem_bytes, Basis.PREDECESSOR)
+        of_siblings = self._of_siblings(pod, snapshot, freshness)
+        return from_spec(pod, self._settings.estimates) if of_siblings is None else of_siblings
+
+    def _of_siblings(
+        self, pod: PodRecord, snapshot: Snapshot, freshness: Freshness
+    ) -> PodLoad | None:
+        if pod.owner is None or pod.owner.kind == "Node":
+            return None
+        found = self._medians.get(pod.owner.uid)
+        if found is None or not found.from_s <= freshness.now_s <= found.until_s:
+            found = self._median(snapshot.by_owner[pod.owner.uid], freshness.now_s)
+            self._medians[pod.owner.uid] = found
+        freshness.narrow(found.from_s, found.until_s)
+        return found.load
+
+    def _median(self, siblings: Mapping[PodUid, PodRecord], now_s: float) -> _Median:
+        freshness = Freshness(now_s, self._settings)
+        pages = [page for uid in siblings if (page := self.history.get(uid)) is not None]
+        measured = [page for page in pages if freshness.judge(page.end_s) is None]
+        load = _middle(measured) if measured else None
+        return _Median(load, freshness.from_s, freshness.until_s)
+
+
+def from_spec(pod: PodRecord, settings: EstimateSettings) -> PodLoad:
+    """Return what the pod's own requests and limits suggest, each resource on its own."""
+    asked, allowed = pod.shape.requests, pod.shape.limits
+    return PodLoad(
+        _amount(
+            settings.cpu_of_request, asked.cpu_milli, allowed.cpu_milli, settings.default_cpu_milli
+        ),
+        _amount(
+            settings.mem_of_request, asked.mem_bytes, allowed.mem_bytes, settings.default_mem_bytes
+        ),
+        Basis.SPEC,
+    )
+
+
+def _amount(of_request: float, asked: int, allowed: int, default: float) -> float:
+    if asked:
+        return of_request * asked
+    return float(allowed) if allowed else default
+
+
+def _middle(measured: list[PodHistory]) -> PodLoad:
+    return PodLoad(
+        median(page.cpu_milli for page in measured),
+        median(page.mem_bytes for page in measured),
+        Basis.SIBLINGS,
+    )

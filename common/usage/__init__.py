@@ -1,0 +1,23 @@
+"""Usage: what nodes and pods were measured to use, and the sources that measure it.
+
+Only the plain values are exported here. The sources do I/O and are imported by name, so
+that the pure core can import this package without pulling a client in.
+"""
+
+from common.usage.source import (
+    NOTHING_MEASURED,
+    Sample,
+    SourceKind,
+    Usage,
+    UsageError,
+    UsageSource,
+)
+
+__all__ = [
+    "NOTHING_MEASURED",
+    "Sample",
+    "SourceKind",
+    "Usage",
+    "UsageError",
+    "UsageSource",
+]

@@ -1,0 +1,88 @@
+"""Which source is asked, decided once at start.
+
+`auto` takes metrics-server if the cluster serves its API, else `requests`. An API that is
+registered but does not answer just now counts as served: a source that fails makes nodes
+unknown as their samples age, and never turns into `requests`, which would call an
+overloaded cluster level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Final
+
+import msgspec
+import structlog
+
+from common.clock import Clock
+from common.cluster.records import NodeRecord
+from common.kube.client import KubeClient
+from common.kube.errors import KubeError, NotFound, ServerError
+from common.kube.resources import NODE_METRICS, POD_METRICS
+from common.usage.metrics_server import MetricsServerSource
+from common.usage.prometheus import PrometheusSettings, PrometheusSource
+from common.usage.requests import RequestsSource
+from common.usage.source import SourceKind, UsageError, UsageSource
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+_API: Final = f"/apis/{NODE_METRICS.api_version}"
+_NEEDED: Final = frozenset({NODE_METRICS.plural, POD_METRICS.plural})
+
+
+class _ApiResource(msgspec.Struct):
+    name: str
+
+
+class _ApiResourceList(msgspec.Struct):
+    resources: list[_ApiResource] | None = None
+
+
+_RESOURCES: Final = msgspec.json.Decoder(_ApiResourceList)
+
+
+@asynccontextmanager
+async def open_source(
+    kind: SourceKind,
+    client: KubeClient,
+    *,
+    nodes: Callable[[], Iterable[NodeRecord]],
+    prometheus: PrometheusSettings | None = None,
+    clock: Clock,
+) -> AsyncIterator[UsageSource]:
+    """Open the source that the configuration names; raise UsageError if that cannot be told.
+
+    `nodes` are the nodes known now; Prometheus names them in its own ways.
+    """
+    chosen = await _decide(client) if kind is SourceKind.AUTO else kind
+    if chosen is SourceKind.PROMETHEUS:
+        if prometheus is None:
+            raise UsageError("prometheus: no address is configured")
+        async with PrometheusSource(prometheus, nodes=nodes, clock=clock) as source:
+            yield source
+    else:
+        yield RequestsSource() if chosen is SourceKind.REQUESTS else MetricsServerSource(client)
+
+
+async def _decide(client: KubeClient) -> SourceKind:
+    served, why = await _metrics_are_served(client)
+    chosen = SourceKind.METRICS_SERVER if served else SourceKind.REQUESTS
+    log.info("usage source chosen", source=chosen.value, why=why)
+    return chosen
+
+
+async def _metrics_are_served(client: KubeClient) -> tuple[bool, str]:
+    try:
+        found = _RESOURCES.decode(await client.get(_API))
+    except NotFound:
+        return False, f"the cluster does not serve {_API}"
+    except (KubeError, msgspec.MsgspecError) as error:
+        # kube-aggregator's word for a registered API whose server is away (handler_proxy.go).
+        if isinstance(error, ServerError) and error.status == 503:
+            return True, f"{_API} is registered but does not answer"
+        raise UsageError(f"auto: cannot tell whether {_API} is served: {error}") from error
+    missing = _NEEDED - {resource.name for resource in found.resources or ()}
+    if missing:
+        return False, f"{_API} lacks {' and '.join(sorted(missing))}"
+    return True, f"the cluster serves {_API}"

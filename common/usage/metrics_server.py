@@ -1,0 +1,174 @@
+"""Usage from metrics-server: one LIST of nodes, one of pods.
+
+A `timestamp` is the end of the window that a figure is the average of (k8s.io/metrics,
+pkg/apis/metrics/v1beta1/types.go), cut to whole seconds on the wire; so a window never
+seems to begin later than it did. An entry that makes no sense is skipped, and its node or
+pod counts as not measured: one broken entry must not blind us to all others. A list that
+cannot be had or read fails the whole round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Annotated, Any, Final, TypeVar
+
+import msgspec
+import structlog
+
+from common.cluster.quantity import milli, whole
+from common.cluster.records import NodeName
+from common.kube.client import KubeClient
+from common.kube.errors import KubeError
+from common.kube.resources import NODE_METRICS, POD_METRICS, Resource
+from common.usage.source import Sample, SourceKind, Usage, UsageError
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+K = TypeVar("K", bound=str)
+
+_Stamp = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+class _Meta(msgspec.Struct):
+    name: str
+    namespace: str = ""
+
+
+class _Container(msgspec.Struct):
+    usage: dict[str, str]
+
+
+class _NodeMetrics(msgspec.Struct):
+    metadata: _Meta
+    timestamp: _Stamp
+    window: str
+    usage: dict[str, str]
+
+
+class _PodMetrics(msgspec.Struct):
+    metadata: _Meta
+    timestamp: _Stamp
+    window: str
+    containers: Annotated[list[_Container], msgspec.Meta(min_length=1)]
+
+
+class _List(msgspec.Struct):
+    items: list[msgspec.Raw] | None = None
+
+
+_LIST: Final = msgspec.json.Decoder(_List)
+_NODE: Final = msgspec.json.Decoder(_NodeMetrics)
+_POD: Final = msgspec.json.Decoder(_PodMetrics)
+
+# Go's time.Duration.String: 1m0.5s, 15.2s, 900ms.
+_SPAN: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ns|us|µs|μs|ms|s|m|h))+", re.ASCII)
+_SPAN_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+_SPAN_UNITS: Final = {
+    "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0,
+}  # fmt: skip
+
+
+class MetricsServerSource:
+    """Asks the metrics API of the cluster."""
+
+    name: Final[str] = SourceKind.METRICS_SERVER
+
+    def __init__(self, client: KubeClient, *, timeout_s: float | None = None) -> None:
+        self._client = client
+        self._timeout_s = timeout_s
+        self._skipped: dict[str, int] = {}
+
+    async def sample(self) -> Sample:
+        return Sample(
+            nodes=await self._measured(NODE_METRICS, read_node),
+            pods=await self._measured(POD_METRICS, read_pod),
+        )
+
+    async def _measured(
+        self, resource: Resource, read: Callable[[msgspec.Raw], tuple[K, Usage]]
+    ) -> Mapping[K, Usage]:
+        try:
+            body = await self._client.get(resource.path(), timeout_s=self._timeout_s)
+            # Tens of megabytes in a large cluster: too much for the loop to wait for.
+            found, errors = await asyncio.to_thread(_read_all, body, read)
+        except KubeError as error:
+            raise _failed(resource, error) from error
+        except msgspec.MsgspecError as error:
+            raise _failed(resource, f"the answer makes no sense: {error}") from error
+        self._tell_skipped(resource.kind, errors)
+        return found
+
+    def _tell_skipped(self, kind: str, errors: list[str]) -> None:
+        if errors and len(errors) != self._skipped.get(kind):
+            log.warning("measurements skipped", kind=kind, count=len(errors), error=errors[0])
+        self._skipped[kind] = len(errors)
+
+
+def read_node(raw: msgspec.Raw) -> tuple[NodeName, Usage]:
+    """Read one NodeMetrics; raise ValueError when it makes no sense."""
+    item = _NODE.decode(raw)
+    cpu_milli, mem_bytes = _amounts(item.usage)
+    return NodeName(item.metadata.name), _usage(item, cpu_milli, mem_bytes)
+
+
+def read_pod(raw: msgspec.Raw) -> tuple[str, Usage]:
+    """Read one PodMetrics, which uses what its containers use together."""
+    item = _POD.decode(raw)
+    amounts = [_amounts(container.usage) for container in item.containers]
+    usage = _usage(item, sum(cpu for cpu, _ in amounts), sum(mem for _, mem in amounts))
+    return f"{item.metadata.namespace}/{item.metadata.name}", usage
+
+
+def _read_all(
+    body: bytes, read: Callable[[msgspec.Raw], tuple[K, Usage]]
+) -> tuple[dict[K, Usage], list[str]]:
+    found: dict[K, Usage] = {}
+    errors: list[str] = []
+    for raw in _LIST.decode(body).items or ():
+        try:
+            key, usage = read(raw)
+            found[key] = usage
+        except ValueError as error:  # msgspec's and quantity's errors are ValueErrors
+            errors.append(str(error))
+    return found, errors
+
+
+def _usage(item: _NodeMetrics | _PodMetrics, cpu_milli: float, mem_bytes: float) -> Usage:
+    return Usage(cpu_milli, mem_bytes, item.timestamp.timestamp(), span_s(item.window))
+
+
+def _amounts(usage: Mapping[str, str]) -> tuple[float, float]:
+    if "cpu" not in usage or "memory" not in usage:
+        raise ValueError("cpu and memory are not both measured")
+    return _cpu_milli(usage["cpu"]), _mem_bytes(usage["memory"])
+
+
+# Measurements hardly ever repeat: sent through the cached parser they would drive out the
+# requests and limits, which do. Nearly all are digits with one of two units; besides,
+# thirty idle pods would each be rounded up to a whole milli-core.
+def _cpu_milli(text: str) -> float:
+    digits = text.removesuffix("n")
+    return int(digits) / 1e6 if _is_plain(digits, text) else float(milli(text))
+
+
+def _mem_bytes(text: str) -> float:
+    digits = text.removesuffix("Ki")
+    return int(digits) * 1024.0 if _is_plain(digits, text) else float(whole(text))
+
+
+def _is_plain(digits: str, text: str) -> bool:
+    return digits != text and digits.isascii() and digits.isdigit()
+
+
+def span_s(text: str) -> float:
+    """Return the seconds of a Go duration; raise ValueError if it is none."""
+    if not _SPAN.fullmatch(text):
+        raise ValueError(f"{text!r} is not a window of time")
+    return sum(float(count) * _SPAN_UNITS[unit] for count, unit in _SPAN_PART.findall(text))
+
+
+def _failed(resource: Resource, why: Any) -> UsageError:  # Any: words, or an error that has some
+    return UsageError(f"metrics-server: no {resource.kind}: {why}")

@@ -1,0 +1,273 @@
+"""Usage from Prometheus: instant queries for nodes and pods.
+
+All queries of a round are evaluated at the same moment of Prometheus' own clock, which is
+asked first. A figure is an average over `window_s`; it ends when the series behind it was
+last scraped, which is asked too (`timestamp`), because Prometheus goes on answering with
+the last value for five minutes after a target has gone.
+
+The default queries know the names of cAdvisor and node-exporter. They survive double
+scraping and HA pairs: the same container or core seen twice counts once. Nodes are found
+by the node label, else by `instance` without its port, each compared with the names and
+addresses of the cluster's nodes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+from pathlib import Path
+from typing import Final, Self, TypeVar
+
+import httpx
+import msgspec
+
+from common import __version__
+from common.clock import Clock, within
+from common.cluster.records import NodeRecord
+from common.usage.node_names import NodeNames
+from common.usage.source import Sample, SourceKind, Usage, UsageError
+
+K = TypeVar("K", bound=str)
+Labels = Mapping[str, str]
+
+_CONTAINER: Final = '{container!="",container!="POD",pod!=""}'
+_BUSY: Final = '{mode!~"idle|iowait|steal"}'
+
+# A restarted container has two ids within the window, and both of its rates count; of its
+# memory only one container can be alive. Old cAdvisors give one series per core.
+POD_CPU: Final = (
+    "sum by (namespace, pod) (max by (namespace, pod, container, id, cpu) "
+    f"(rate(container_cpu_usage_seconds_total{_CONTAINER}[$window])))"
+)
+POD_MEMORY: Final = (
+    "sum by (namespace, pod) (max by (namespace, pod, container) "
+    f"(container_memory_working_set_bytes{_CONTAINER}))"
+)
+POD_TIME: Final = (
+    f"max by (namespace, pod) (timestamp(container_cpu_usage_seconds_total{_CONTAINER}))"
+)
+NODE_CPU: Final = (
+    "sum by ($node, instance) (max by ($node, instance, cpu, mode) "
+    f"(rate(node_cpu_seconds_total{_BUSY}[$window])))"
+)
+NODE_MEMORY: Final = (
+    "max by ($node, instance) (node_memory_MemTotal_bytes - node_memory_MemAvailable_bytes)"
+)
+NODE_TIME: Final = f"max by ($node, instance) (timestamp(node_cpu_seconds_total{_BUSY}))"
+
+
+@dataclass(frozen=True, slots=True)
+class Queries:
+    """PromQL in place of the defaults; `$window` and `$node` stand for the settings.
+
+    A `…_time` query says when the series were last scraped. Without one, a CPU query that
+    is not the default is taken to be as fresh as its evaluation.
+    """
+
+    node_cpu: str | None = None
+    node_memory: str | None = None
+    node_time: str | None = None
+    pod_cpu: str | None = None
+    pod_memory: str | None = None
+    pod_time: str | None = None
+
+    def of_nodes(self) -> tuple[str, str, str | None]:
+        """Return the queries for CPU, memory and time of scraping."""
+        times = self.node_time or (None if self.node_cpu else NODE_TIME)
+        return self.node_cpu or NODE_CPU, self.node_memory or NODE_MEMORY, times
+
+    def of_pods(self) -> tuple[str, str, str | None]:
+        """Return the queries for CPU, memory and time of scraping."""
+        times = self.pod_time or (None if self.pod_cpu else POD_TIME)
+        return self.pod_cpu or POD_CPU, self.pod_memory or POD_MEMORY, times
+
+
+@dataclass(frozen=True, slots=True)
+class PrometheusSettings:
+    """Where Prometheus is, and what it is asked."""
+
+    url: str
+    bearer_token_file: str | None = None
+    ca_file: str | None = None
+    insecure_skip_verify: bool = False
+    timeout_s: float = 10.0
+    window_s: float = 120.0
+    node_label: str = "node"
+    queries: Queries = field(default_factory=Queries)
+
+
+class Series(msgspec.Struct, frozen=True):
+    """One element of an instant vector: labels, and (moment of evaluation, value)."""
+
+    metric: dict[str, str]
+    value: tuple[float, str]
+
+
+class _Data(msgspec.Struct):
+    resultType: str  # noqa: N815 - the name on the wire
+    result: msgspec.Raw
+
+
+class _Answer(msgspec.Struct):
+    status: str
+    data: _Data | None = None
+    error: str = ""
+
+
+_ANSWER: Final = msgspec.json.Decoder(_Answer)
+_VECTOR: Final = msgspec.json.Decoder(list[Series])
+_SCALAR: Final = msgspec.json.Decoder(tuple[float, str])
+
+
+class PrometheusSource:
+    """Asks one Prometheus, or anything that speaks its API."""
+
+    name: Final[str] = SourceKind.PROMETHEUS
+
+    def __init__(
+        self,
+        settings: PrometheusSettings,
+        *,
+        nodes: Callable[[], Iterable[NodeRecord]],
+        clock: Clock,
+    ) -> None:
+        self._settings = settings
+        self._nodes = nodes
+        self._clock = clock
+        self._http = httpx.AsyncClient(
+            verify=_trust(settings),
+            headers={"User-Agent": f"evenkeel/{__version__}"},
+            timeout=None,  # each query as a whole has a limit instead
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._http.aclose()
+
+    async def sample(self) -> Sample:
+        at_s = await self._server_time()
+        names = NodeNames(self._nodes(), self._settings.node_label)
+        asked = self._settings.queries
+        return Sample(
+            nodes=await self._measured("node", asked.of_nodes(), names.find, at_s),
+            pods=await self._measured("pod", asked.of_pods(), pod_key, at_s),
+        )
+
+    async def _measured(
+        self,
+        what: str,
+        queries: tuple[str, str, str | None],
+        key_of: Callable[[Labels], K | None],
+        at_s: float,
+    ) -> Mapping[K, Usage]:
+        cores, memory, times = queries
+        cpu = await self._values(cores, key_of, at_s)
+        if not cpu:
+            asked = self._fill_in(cores)
+            raise UsageError(f"prometheus: no {what} of the cluster is in the answer to {asked}")
+        mem = await self._values(memory, key_of, at_s)
+        end = None if times is None else await self._values(times, key_of, at_s)
+        window_s = self._settings.window_s
+        return {
+            key: Usage(1000.0 * cpu[key], mem[key], at_s if end is None else end[key], window_s)
+            for key in cpu
+            if key in mem and (end is None or key in end)
+        }
+
+    async def _values(
+        self, query: str, key_of: Callable[[Labels], K | None], at_s: float
+    ) -> dict[K, float]:
+        query = self._fill_in(query)
+        data = await self._ask(query, at_s)
+        try:
+            # Tens of megabytes in a large cluster: too much for the loop to wait for.
+            return await asyncio.to_thread(_by_key, data, key_of)
+        except ValueError as error:  # msgspec's errors are ValueErrors
+            raise _nonsense(query, error) from error
+
+    async def _server_time(self) -> float:
+        data = await self._ask("time()", None)
+        try:
+            if data.resultType == "scalar":
+                return _SCALAR.decode(data.result)[0]
+            return _VECTOR.decode(data.result)[0].value[0]
+        except (ValueError, IndexError) as error:
+            raise _nonsense("time()", error) from error
+
+    async def _ask(self, query: str, at_s: float | None) -> _Data:
+        answer = await self._post(query, at_s)
+        try:
+            found = _ANSWER.decode(answer.content)
+        except msgspec.MsgspecError as error:
+            if answer.status_code != httpx.codes.OK:
+                raise UsageError(f"prometheus: HTTP {answer.status_code} for {query}") from error
+            raise _nonsense(query, error) from error
+        if found.status != "success" or found.data is None:
+            raise UsageError(f"prometheus: {found.error or found.status} in {query}")
+        return found.data
+
+    async def _post(self, query: str, at_s: float | None) -> httpx.Response:
+        settings = self._settings
+        form = {"query": query} if at_s is None else {"query": query, "time": f"{at_s:.3f}"}
+        url = settings.url.rstrip("/") + "/api/v1/query"
+        headers = _credentials(settings)
+        try:
+            sending = self._http.post(url, data=form, headers=headers)
+            return await within(self._clock, settings.timeout_s, sending)
+        except TimeoutError as error:
+            words = f"no answer within {settings.timeout_s:g} s"
+            raise UsageError(f"prometheus: {words} from {settings.url}") from error
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            words = str(error) or type(error).__name__
+            raise UsageError(f"prometheus: {words} from {settings.url}") from error
+
+    def _fill_in(self, query: str) -> str:
+        window = f"{round(1000 * self._settings.window_s)}ms"
+        return query.replace("$window", window).replace("$node", self._settings.node_label)
+
+
+def pod_key(labels: Labels) -> str | None:
+    """Return `namespace/name` of the pod that a series is about."""
+    namespace, pod = labels.get("namespace"), labels.get("pod")
+    return f"{namespace}/{pod}" if namespace and pod else None
+
+
+def _by_key(data: _Data, key_of: Callable[[Labels], K | None]) -> dict[K, float]:
+    """Return values by what they are about; of several for one thing, the largest."""
+    if data.resultType != "vector":
+        raise ValueError(f"it is a {data.resultType}, not a vector")
+    found: dict[K, float] = {}
+    for series in _VECTOR.decode(data.result):
+        key, value = key_of(series.metric), float(series.value[1])
+        if key is not None and isfinite(value):
+            found[key] = max(value, found.get(key, value))
+    return found
+
+
+def _trust(settings: PrometheusSettings) -> ssl.SSLContext | bool:
+    if settings.insecure_skip_verify:
+        return False
+    try:
+        return ssl.create_default_context(cafile=settings.ca_file)
+    except OSError as error:  # ssl.SSLError is one
+        raise UsageError(f"prometheus: {settings.ca_file}: {error}") from error
+
+
+def _credentials(settings: PrometheusSettings) -> dict[str, str]:
+    """Return the header with the token, read each time because tokens are rotated."""
+    if settings.bearer_token_file is None:
+        return {}
+    try:
+        token = Path(settings.bearer_token_file).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"prometheus: {settings.bearer_token_file}: {error}") from error
+    return {"Authorization": f"Bearer {token}"}
+
+
+def _nonsense(query: str, why: object) -> UsageError:
+    return UsageError(f"prometheus: the answer to {query} makes no sense: {why}")

@@ -1,0 +1,20 @@
+"""No measurements at all: load is what pods ask for.
+
+The figures come from the cluster's records, so there is nothing to sample. The load book
+is told so when it is made, and then every node's load is the sum of its pods' requests.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from common.usage.source import NOTHING_MEASURED, Sample, SourceKind
+
+
+class RequestsSource:
+    """Stands in where nothing measures."""
+
+    name: Final[str] = SourceKind.REQUESTS
+
+    async def sample(self) -> Sample:
+        return NOTHING_MEASURED

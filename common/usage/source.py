@@ -1,0 +1,63 @@
+"""What was measured, and who measures it.
+
+A `Usage` is an average over the window that ends at `end_s`; whoever reads it must ask
+what that window can have seen. A `Sample` is one round: a node or a pod that it does not
+name was not measured, which is not the same as using nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final, Protocol
+
+import msgspec
+
+from common.cluster.records import NodeName
+
+
+class SourceKind(StrEnum):
+    """Where usage comes from, as the configuration names it."""
+
+    AUTO = "auto"
+    METRICS_SERVER = "metrics-server"
+    PROMETHEUS = "prometheus"
+    REQUESTS = "requests"
+
+
+class Usage(msgspec.Struct, frozen=True, gc=False):
+    """What a node or a pod used on average between `start_s` and `end_s`."""
+
+    cpu_milli: float
+    mem_bytes: float
+    end_s: float
+    window_s: float
+
+    @property
+    def start_s(self) -> float:
+        return self.end_s - self.window_s
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """One round of measurements; pods are named `namespace/name`."""
+
+    nodes: Mapping[NodeName, Usage]
+    pods: Mapping[str, Usage]
+
+
+NOTHING_MEASURED: Final = Sample(nodes={}, pods={})
+
+
+class UsageError(Exception):
+    """A source failed for this round; says which one and why."""
+
+
+class UsageSource(Protocol):
+    """Measures the whole cluster when asked."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def sample(self) -> Sample:
+        """Return one round of measurements; raise UsageError when any part of it failed."""
+        ...

@@ -1,0 +1,130 @@
+"""The metrics API over a real socket, and everything that can go wrong with it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from common.usage import Sample, UsageError
+from common.usage.metrics_server import MetricsServerSource
+from tests.support.clock import FakeClock
+from tests.support.scripted_api import ScriptedApi, Step, answer, client_of, no_answer, status
+
+STAMP = "2027-01-15T08:00:00Z"
+
+
+def measured(name: str, cpu: str = "100m", memory: str = "1Mi", **more: Any) -> dict[str, Any]:
+    usage = {"cpu": cpu, "memory": memory}
+    metadata = {"name": name, "namespace": "shop"}
+    both = {"usage": usage, "containers": [{"name": "app", "usage": usage}]}
+    return {"metadata": metadata, "timestamp": STAMP, "window": "10s", **both, **more}
+
+
+def listing(*items: dict[str, Any]) -> Step:
+    return answer(200, {"kind": "List", "metadata": {}, "items": list(items)})
+
+
+async def sampled(folder: Path, *steps: Step) -> tuple[Sample, ScriptedApi]:
+    clock = FakeClock()
+    async with ScriptedApi(*steps) as api, client_of(api, folder, clock) as client:
+        return await MetricsServerSource(client).sample(), api
+
+
+async def test_one_list_of_nodes_and_one_of_pods_make_a_sample(tmp_path: Path) -> None:
+    sample, api = await sampled(
+        tmp_path,
+        listing(measured("n1", cpu="1500000000n", memory="2048Ki"), measured("n2")),
+        listing(measured("web-1"), measured("web-2", cpu="2")),
+    )
+
+    assert [request.path for request in api.requests] == [
+        "/apis/metrics.k8s.io/v1beta1/nodes",
+        "/apis/metrics.k8s.io/v1beta1/pods",
+    ]
+    assert {name: usage.cpu_milli for name, usage in sample.nodes.items()} == {
+        "n1": 1500.0,
+        "n2": 100.0,
+    }
+    assert {key: usage.cpu_milli for key, usage in sample.pods.items()} == {
+        "shop/web-1": 100.0,
+        "shop/web-2": 2000.0,
+    }
+    assert sample.pods["shop/web-1"].end_s == 1_800_000_000.0
+    assert sample.pods["shop/web-1"].window_s == 10.0
+
+
+async def test_empty_lists_measure_nothing(tmp_path: Path) -> None:
+    sample, _ = await sampled(tmp_path, answer(200, {"items": None}), answer(200, {"items": []}))
+
+    assert sample == Sample(nodes={}, pods={})
+
+
+async def test_entries_that_make_no_sense_are_skipped_and_said_once(tmp_path: Path) -> None:
+    broken = measured("n2", cpu="lots")
+    clock = FakeClock()
+    async with ScriptedApi() as api, client_of(api, tmp_path, clock) as client:
+        source = MetricsServerSource(client)
+        with capture_logs() as logs:
+            for _ in range(3):
+                api.then(listing(measured("n1"), broken), listing(measured("web-1")))
+                sample = await source.sample()
+
+    assert set(sample.nodes) == {"n1"}
+    assert [(entry["kind"], entry["count"]) for entry in logs] == [("NodeMetrics", 1)]
+    assert "lots" in logs[0]["error"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "words"),
+    [
+        pytest.param([status(503, message="service unavailable")], "no NodeMetrics", id="503"),
+        pytest.param([status(404, message="not here")], "no NodeMetrics: .*not here", id="404"),
+        pytest.param(
+            [status(403, "Forbidden", "no right")], "no NodeMetrics: .*no right", id="403"
+        ),
+        pytest.param(
+            [answer(200, b'{"items": [')], "no NodeMetrics: .*makes no sense", id="cut off"
+        ),
+        pytest.param([answer(200, b"<html>")], "no NodeMetrics: .*makes no sense", id="not JSON"),
+        pytest.param([answer(200, {"items": 7})], "no NodeMetrics: .*makes no sense", id="no list"),
+        pytest.param(
+            [listing(measured("n1")), status(500, message="boom")],
+            "no PodMetrics: .*boom",
+            id="nodes answered, pods failed",
+        ),
+    ],
+)
+async def test_a_list_that_cannot_be_had_fails_the_round(
+    tmp_path: Path, steps: list[Step], words: str
+) -> None:
+    with pytest.raises(UsageError, match=f"metrics-server: {words}"):
+        await sampled(tmp_path, *steps)
+
+
+async def test_a_server_that_says_nothing_fails_the_round(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with ScriptedApi(no_answer) as api, client_of(api, tmp_path, clock) as client:
+        with pytest.raises(UsageError, match="metrics-server: no NodeMetrics"):
+            await MetricsServerSource(client, timeout_s=0.05).sample()
+
+
+async def test_a_server_that_is_not_there_fails_the_round(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with ScriptedApi() as api, client_of(api, tmp_path, clock) as client:
+        await api.stop()
+        with pytest.raises(UsageError, match="metrics-server: no NodeMetrics"):
+            await MetricsServerSource(client).sample()
+
+
+async def test_a_sample_can_be_cancelled(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with ScriptedApi(no_answer) as api, client_of(api, tmp_path, clock) as client:
+        task = asyncio.create_task(MetricsServerSource(client).sample())
+        await api.until(lambda: bool(api.requests))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
