@@ -1,10 +1,11 @@
-"""Names that other programs and people rely on: labels, annotations, and their values.
+"""Names that other programs and people rely on: labels, annotations, reasons.
 
 Once only: whoever reads or writes one of these keys takes it from here.
 """
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Final
 
 GROUP: Final = "evenkeel.io"
@@ -50,3 +51,18 @@ _READ_ANNOTATIONS: Final = frozenset(
 def is_read(annotation: str) -> bool:
     """Tell whether the cache keeps this annotation; all others are dropped on arrival."""
     return annotation in _READ_ANNOTATIONS or annotation.startswith(f"{GROUP}/")
+
+
+class Unknown(StrEnum):
+    """Why a node's load is not known."""
+
+    NO_ALLOCATABLE = "NoAllocatable"
+    """The node does not say how much CPU or memory it has."""
+    NO_SAMPLE = "NoSample"
+    """It was never measured."""
+    STALE_SAMPLE = "StaleSample"
+    """Its last measurement is too old."""
+    FUTURE_SAMPLE = "FutureSample"
+    """Its measurement ends later than clocks may differ: one of them is wrong."""
+    ABSURD_SAMPLE = "AbsurdSample"
+    """Its measurement is no possible amount."""

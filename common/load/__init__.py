@@ -4,10 +4,11 @@ Pure: plain snapshots and samples in, plain values out. `LoadBook` remembers, `L
 what it believes at one moment, `Observations` counts how long a goal has been broken.
 """
 
+from common.contract import Unknown
 from common.load.book import NO_PREDECESSORS, LoadBook
 from common.load.observations import Observations
 from common.load.settings import EstimateSettings, LoadSettings
-from common.load.values import Basis, Load, NodeLoad, PodLoad, Unknown
+from common.load.values import Basis, Load, NodeLoad, PodLoad
 from common.load.view import LoadView
 
 __all__ = [

@@ -13,8 +13,8 @@ from math import inf, nextafter
 from typing import Final
 
 from common.cluster.records import NodeRecord, PodRecord
+from common.contract import Unknown
 from common.load.settings import LoadSettings
-from common.load.values import Unknown
 from common.usage.source import Usage
 
 ABSURD_MULTIPLE: Final = 4.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from common.cluster.records import PodRecord, PodUid
+from common.contract import Unknown
 from common.load.judging import Limits
 from common.load.overhead import Overhead, residual
-from common.load.values import Unknown
 from common.usage.source import Usage
 
 

@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-from enum import Enum, StrEnum
+from enum import Enum
 
 import msgspec
 
 from common.cluster.records import NodeName
-
-
-class Unknown(StrEnum):
-    """Why a node's load is not known."""
-
-    NO_ALLOCATABLE = "NoAllocatable"
-    """The node does not say how much CPU or memory it has."""
-    NO_SAMPLE = "NoSample"
-    """It was never measured."""
-    STALE_SAMPLE = "StaleSample"
-    """Its last measurement is too old."""
-    FUTURE_SAMPLE = "FutureSample"
-    """Its measurement ends later than clocks may differ: one of them is wrong."""
-    ABSURD_SAMPLE = "AbsurdSample"
-    """Its measurement is no possible amount."""
+from common.contract import Unknown
 
 
 class Basis(Enum):

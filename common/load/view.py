@@ -14,12 +14,13 @@ import msgspec
 
 from common.cluster.records import NodeName, PodRecord, PodUid
 from common.cluster.snapshot import NodeView, Snapshot
+from common.contract import Unknown
 from common.load.estimates import Estimator
 from common.load.judging import Freshness
 from common.load.overhead import NO_OVERHEAD
 from common.load.settings import LoadSettings
 from common.load.track import NodeTrack
-from common.load.values import Basis, Load, NodeLoad, PodLoad, Unknown
+from common.load.values import Basis, Load, NodeLoad, PodLoad
 
 _FINISHED = PodLoad(0.0, 0.0, Basis.ENDED)
 
