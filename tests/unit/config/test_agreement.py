@@ -5,25 +5,25 @@ from __future__ import annotations
 from common.config import Prometheus, Queries, RebalancerConfiguration
 from common.kube.leader import ElectionSettings
 from common.kube.reflector import ReflectorSettings
-from common.load import settings as load
+from common.load import LoadSettings
+from common.observer import load_settings, prometheus_settings, reflector_settings
 from common.usage import prometheus
 
 CONFIG = RebalancerConfiguration()
 
 
 def test_reading() -> None:
-    reading = CONFIG.reading
-    assert ReflectorSettings() == ReflectorSettings(
-        page_size=reading.page_size,
-        min_watch_s=reading.min_watch.seconds,
-        max_watch_s=reading.max_watch.seconds,
-        watch_grace_s=reading.watch_grace.seconds,
-        silence_s=reading.silence.seconds,
-        stale_after_s=reading.stale_after.seconds,
-        backoff_min_s=reading.backoff_min.seconds,
-        backoff_max_s=reading.backoff_max.seconds,
-        connect_s=reading.connect_timeout.seconds,
-    )
+    assert reflector_settings(CONFIG) == ReflectorSettings()
+
+
+def test_load() -> None:
+    assert load_settings(CONFIG) == LoadSettings()
+
+
+def test_prometheus() -> None:
+    url = "http://prometheus"
+    assert prometheus_settings(Prometheus(url=url)) == prometheus.PrometheusSettings(url)
+    assert prometheus_settings(None) is None
 
 
 def test_leader_election() -> None:
@@ -32,35 +32,6 @@ def test_leader_election() -> None:
         lease_duration_s=election.lease_duration.seconds,
         renew_deadline_s=election.renew_deadline.seconds,
         retry_period_s=election.retry_period.seconds,
-    )
-
-
-def test_load() -> None:
-    assert load.LoadSettings() == load.LoadSettings(
-        metric_expiry_s=CONFIG.metric_expiry.seconds,
-        clock_skew_s=CONFIG.clock_skew.seconds,
-        smoothing_s=CONFIG.smoothing.seconds,
-        peak_s=CONFIG.peak_decay.seconds,
-        estimates=load.EstimateSettings(
-            cpu_of_request=CONFIG.estimates.cpu_of_request,
-            mem_of_request=CONFIG.estimates.memory_of_request,
-            default_cpu_milli=CONFIG.estimates.cpu_milli,
-            default_mem_bytes=CONFIG.estimates.mem_bytes,
-        ),
-    )
-
-
-def test_prometheus() -> None:
-    wanted = Prometheus(url="http://prometheus")
-    assert prometheus.PrometheusSettings("http://prometheus") == prometheus.PrometheusSettings(
-        wanted.url,
-        bearer_token_file=wanted.bearer_token_file,
-        ca_file=wanted.ca_file,
-        insecure_skip_verify=wanted.insecure_skip_verify,
-        timeout_s=wanted.timeout.seconds,
-        window_s=wanted.window.seconds,
-        node_label=wanted.node_label,
-        queries=prometheus.Queries(**wanted.queries.model_dump()),
     )
 
 
