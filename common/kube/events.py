@@ -28,6 +28,7 @@ import structlog
 
 from common.clock import Clock, within
 from common.contract import GROUP
+from common.kube.backoff import Backoff
 from common.kube.errors import (
     AlreadyExists,
     ApiError,
@@ -334,21 +335,19 @@ class Recorder:
             self._queue.appendleft(series)
 
     async def _deliver(self, series: Series, tries: int) -> None:
-        for failures in range(1, tries):
+        settings = self._settings
+        backoff = Backoff(
+            floor_s=settings.backoff_min_s, cap_s=settings.backoff_max_s, rng=self._rng
+        )
+        for _ in range(1, tries):
             try:
                 return await self._send(series)
             except _FINAL:
                 raise
             except KubeError as error:
-                await self._clock.sleep(self._pause_s(failures, error))
+                asked_s = min(_retry_after_s(error), settings.backoff_max_s)
+                await self._clock.sleep(max(asked_s, backoff.next_s()))
         await self._send(series)
-
-    def _pause_s(self, failures: int, error: KubeError) -> float:
-        settings = self._settings
-        backoff_s = min(settings.backoff_max_s, settings.backoff_min_s * 2.0 ** (failures - 1))
-        asked_s = (error.retry_after_s or 0.0) if isinstance(error, ApiError) else 0.0
-        pause_s = max(backoff_s, min(asked_s, settings.backoff_max_s))
-        return pause_s * (1 + 0.25 * self._rng.random())
 
     async def _send(self, series: Series) -> None:
         count = series.count
@@ -391,3 +390,7 @@ class Recorder:
             say = log.debug if quiet else log.warning
             self._said_forbidden = self._said_forbidden or not quiet
         say("event refused", kind=series.what.regarding.kind, error=error.message)
+
+
+def _retry_after_s(error: KubeError) -> float:
+    return (isinstance(error, ApiError) and error.retry_after_s) or 0.0
