@@ -212,7 +212,7 @@ def _node() -> build.Manifest:
 
 
 def _stamp(manifest: build.Manifest, uid: str, **metadata: str) -> None:
-    fields = {f"f:field-{i}": {} for i in range(60)}
+    fields: dict[str, dict[str, str]] = {f"f:field-{i}": {} for i in range(60)}
     manifest["metadata"] |= {
         "uid": uid,
         "resourceVersion": "@VERSION@",

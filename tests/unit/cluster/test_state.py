@@ -103,7 +103,11 @@ def play(state: ClusterState, verb: str, thing: Any) -> None:
 
 def told(snapshot: Snapshot) -> dict[str, Any]:
     """Return everything a snapshot says, in a form that can be compared and kept."""
-    groups = (snapshot.by_owner, snapshot.by_namespace, snapshot.by_nomination)
+    groups: tuple[Any, ...] = (
+        snapshot.by_owner,
+        snapshot.by_namespace,
+        snapshot.by_nomination,
+    )
     return {
         "nodes": {
             name: (v.node, dict(v.pods), v.requested, v.scored_cpu_milli, v.scored_mem_bytes)

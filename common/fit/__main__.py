@@ -1,0 +1,30 @@
+"""Judge cases from standard input, one JSON line each; answer with one JSON line each."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+import msgspec
+
+from common.fit.cases import Case, verdict
+
+
+def main() -> int:
+    """Answer every line; a line that makes no sense ends the run with its number."""
+    argparse.ArgumentParser(prog="python -m common.fit", description=__doc__).parse_args()
+    decoder = msgspec.json.Decoder(Case)
+    for number, line in enumerate(sys.stdin.buffer, start=1):
+        if not line.strip():
+            continue
+        try:
+            answer = verdict(decoder.decode(line))
+        except ValueError as error:
+            print(f"line {number}: {error}", file=sys.stderr)
+            return 1
+        print(msgspec.json.encode(answer).decode(), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

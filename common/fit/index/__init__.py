@@ -1,0 +1,5 @@
+"""The cluster arranged for questions of fit."""
+
+from common.fit.index.fit_index import FitIndex
+
+__all__ = ("FitIndex",)

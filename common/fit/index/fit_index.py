@@ -1,0 +1,191 @@
+"""Everything that the predicates look up, kept in step with snapshots and what-ifs.
+
+The index stands at one world at a time: a snapshot, and changes on top of it. Going to
+another world costs what differs: nodes whose view is a new object, and the changes that
+the two worlds do not share. So worlds are plain values, and asking about many of them in
+turn is cheap. One thread uses an index; each thread makes its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from common.cluster.records import NodeName, PodRecord, PodUid
+from common.cluster.shapes import PodShape
+from common.cluster.snapshot import NodeView, Snapshot
+from common.fit.candidate import Candidate, Placed
+from common.fit.changes import Arrive, Change, Leave
+from common.fit.index.crowd import Crowd
+from common.fit.index.facts import NodeFacts
+from common.fit.index.mounts import Mounts
+from common.fit.index.occupancy import Occupancy
+from common.fit.index.ports import PortBook
+from common.fit.index.storage import Storage
+from common.fit.index.terms import TermBook, Weighted
+
+Spot = tuple[int, Placed]
+Step = tuple[int, Placed, int]
+
+
+class FitIndex:
+    """The cluster at one world."""
+
+    def __init__(self) -> None:
+        self.facts = NodeFacts()
+        self.occupancy = Occupancy(self.facts.capacity)
+        self.ports = PortBook()
+        self.crowd = Crowd()
+        self.grudges = TermBook()
+        """Required anti-affinity of the pods that run."""
+        self.leanings = TermBook()
+        """All other affinity of the pods that run, signed: what the scores count."""
+        self.mounts = Mounts()
+        self.storage: Storage
+        self.snapshot: Snapshot | None = None
+        self.loads = 0
+        """Counts the snapshots that it has gone to."""
+        self._at: tuple[Change, ...] | None = None
+        self._views: dict[NodeName, NodeView] = {}
+        self._changes: list[Change] = []
+        self._steps: list[list[Step]] = []
+        self._moved: list[tuple[PodUid, Spot | None]] = []
+
+    def seek(self, snapshot: Snapshot, changes: tuple[Change, ...]) -> None:
+        """Go to the world of a snapshot after some changes."""
+        if snapshot is self.snapshot and changes is self._at:
+            return
+        # If a change makes no sense, the next question starts from what is applied by then.
+        self._at = None
+        if snapshot is not self.snapshot:
+            self._rewind(0)
+            self._load(snapshot)
+        shared = 0
+        for mine, wanted in zip(self._changes, changes, strict=False):
+            if mine is not wanted:
+                break
+            shared += 1
+        self._rewind(shared)
+        for change in changes[shared:]:
+            self._apply(change)
+        self._at = changes
+
+    def nominated(self, name: NodeName) -> Iterable[PodRecord]:
+        """Return the pods that wait for a place on a node that was promised to them."""
+        if self.snapshot is None:
+            return ()
+        waiting = self.snapshot.by_nomination[name].values()
+        moved = {uid for uid, _ in self._moved}
+        return [pod for pod in waiting if pod.uid not in moved]
+
+    def _load(self, snapshot: Snapshot) -> None:
+        if self.snapshot is None or not self.storage.is_of(snapshot):
+            self.storage = Storage(snapshot)
+        if self.snapshot is None or self.snapshot.nodes is not snapshot.nodes:
+            for name in [name for name in self._views if name not in snapshot.nodes]:
+                self._remove(name)
+            for name, view in snapshot.nodes.items():
+                if self._views.get(name) is not view:
+                    self._put(name, view)
+        self.snapshot = snapshot
+        self.loads += 1
+
+    def _put(self, name: NodeName, view: NodeView) -> None:
+        if self.facts.full and name not in self._views:
+            self.facts.grow()
+            self.occupancy.grow(self.facts.capacity)
+        old = self._views.get(name)
+        before = old.pods if old is not None else {}
+        row = self.facts.put(view.node)
+        for uid, pod in before.items():
+            if view.pods.get(uid) is not pod:
+                self._seat(row, pod, -1)
+        for uid, pod in view.pods.items():
+            if before.get(uid) is not pod:
+                self._seat(row, pod, +1)
+        self.occupancy.put(row, view)
+        self._views[name] = view
+
+    def _remove(self, name: NodeName) -> None:
+        row = self.facts.row_of[name]
+        for pod in self._views.pop(name).pods.values():
+            self._seat(row, pod, -1)
+        self.occupancy.drop(row)
+        self.facts.drop(name)
+
+    def _seat(self, row: int, pod: Placed, sign: int) -> None:
+        """Add what a pod means to others to a node, or take it away."""
+        shape = pod.shape
+        self.crowd.move(row, pod.namespace, pod.labels, sign, terminating=pod.terminating)
+        if shape.host_ports:
+            self.ports.move(row, shape.host_ports, sign)
+        if shape.anti_affinity:
+            self.grudges.move(row, [(term, 1) for term in shape.anti_affinity], sign)
+        if shape.affinity or shape.preferred_affinity or shape.preferred_anti_affinity:
+            self.leanings.move(row, leanings(shape), sign)
+        if shape.claims or shape.ephemeral_claims or shape.disks:
+            self.mounts.move(row, pod.namespace, pod.name, shape, sign)
+
+    def _apply(self, change: Change) -> None:
+        uid, spot, steps = self._consequence(change)
+        for row, pod, sign in steps:
+            self._step(row, pod, sign)
+        self._changes.append(change)
+        self._steps.append(steps)
+        self._moved.append((uid, spot))
+
+    def _rewind(self, length: int) -> None:
+        while len(self._changes) > length:
+            self._changes.pop()
+            self._moved.pop()
+            for row, pod, sign in reversed(self._steps.pop()):
+                self._step(row, pod, -sign)
+
+    def _step(self, row: int, pod: Placed, sign: int) -> None:
+        self._seat(row, pod, sign)
+        self.occupancy.charge(row, pod.shape, sign)
+
+    def _consequence(self, change: Change) -> tuple[PodUid, Spot | None, list[Step]]:
+        """Return the pod concerned, where it is afterwards, and what that moves."""
+        if isinstance(change, Arrive):
+            row = self.facts.row_of[change.node]
+            return change.pod.uid, (row, change.pod), [(row, change.pod, +1)]
+        spot = self._whereabouts(change.uid)
+        if spot is None:
+            return change.uid, None, []
+        row, pod = spot
+        if isinstance(change, Leave):
+            return change.uid, None, [(row, pod, -1)]
+        dying = _dying(pod)
+        return change.uid, (row, dying), [(row, pod, -1), (row, dying, +1)]
+
+    def _whereabouts(self, uid: PodUid) -> Spot | None:
+        """Return where a pod is; a pod without a node, or on one we do not know, is nowhere."""
+        for moved, spot in reversed(self._moved):
+            if moved == uid:
+                return spot
+        if self.snapshot is None:
+            return None
+        pod = self.snapshot.pods[uid]
+        row = self.facts.row_of.get(pod.node)
+        return None if row is None or pod.finished else (row, pod)
+
+
+def leanings(shape: PodShape) -> list[Weighted]:
+    """Return what draws pods to this one (positive) or keeps them away (negative)."""
+    # hardPodAffinityWeight is 1 by default (apis/config/v1/defaults.go).
+    return [
+        *((term, 1) for term in shape.affinity),
+        *((weighted.term, weighted.weight) for weighted in shape.preferred_affinity),
+        *((weighted.term, -weighted.weight) for weighted in shape.preferred_anti_affinity),
+    ]
+
+
+def _dying(pod: Placed) -> Placed:
+    if pod.terminating:
+        return pod
+    if isinstance(pod, Candidate):
+        return msgspec.structs.replace(pod, terminating=True)
+    assert isinstance(pod, PodRecord)
+    return msgspec.structs.replace(pod, deleted_s=0.0)

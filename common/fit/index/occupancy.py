@@ -1,0 +1,88 @@
+"""How full every node is: what it has, what its pods ask for, how many they are."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from common.cluster.resources import CPU, EPHEMERAL, MEMORY, Resources
+from common.cluster.shapes import PodShape
+from common.cluster.snapshot import NodeView
+from common.fit.index.arrays import Flags, Ints, grown
+
+_FIXED: Final = {CPU: 0, MEMORY: 1, EPHEMERAL: 2}
+
+
+class Occupancy:
+    """Amounts by (resource, row); scalar resources get a line when first seen."""
+
+    def __init__(self, capacity: int) -> None:
+        self.allocatable: Ints = np.zeros((len(_FIXED), capacity), dtype=np.int64)
+        self.requested: Ints = np.zeros((len(_FIXED), capacity), dtype=np.int64)
+        self.scored: Ints = np.zeros((2, capacity), dtype=np.int64)
+        """Requests as the scores count them: (cpu, memory) with a minimum per container."""
+        self.pods: Ints = np.zeros(capacity, dtype=np.int64)
+        self.max_pods: Ints = np.zeros(capacity, dtype=np.int64)
+        self._lines: dict[str, int] = dict(_FIXED)
+
+    def grow(self, capacity: int) -> None:
+        self.allocatable = grown(self.allocatable, capacity)
+        self.requested = grown(self.requested, capacity)
+        self.scored = grown(self.scored, capacity)
+        self.pods = grown(self.pods, capacity)
+        self.max_pods = grown(self.max_pods, capacity)
+
+    def put(self, row: int, view: NodeView) -> None:
+        """Take in a node with all of its pods."""
+        # Asking for the lines may replace the arrays by taller ones, so it comes first.
+        has, asked = self.lines(view.node.allocatable), self.lines(view.requested)
+        _write(self.allocatable, row, has)
+        _write(self.requested, row, asked)
+        self.scored[:, row] = view.scored_cpu_milli, view.scored_mem_bytes
+        self.pods[row] = len(view.pods)
+        self.max_pods[row] = view.node.max_pods
+
+    def drop(self, row: int) -> None:
+        for array in (self.allocatable, self.requested, self.scored, self.pods, self.max_pods):
+            array[..., row] = 0
+
+    def charge(self, row: int, shape: PodShape, sign: int) -> None:
+        """Add a pod to a node, or take it away."""
+        for line, amount in self.lines(shape.requests):
+            self.requested[line, row] += sign * amount
+        self.scored[0, row] += sign * shape.scored_cpu_milli
+        self.scored[1, row] += sign * shape.scored_mem_bytes
+        self.pods[row] += sign
+
+    def lines(self, amounts: Resources) -> list[tuple[int, int]]:
+        """Return (line, amount) of everything that is not zero."""
+        plain = (amounts.cpu_milli, amounts.mem_bytes, amounts.ephemeral_bytes)
+        found = [(line, amount) for line, amount in enumerate(plain) if amount]
+        return found + [(self._line(name), amount) for name, amount in amounts.scalars if amount]
+
+    def names(self) -> list[str]:
+        """Return the resources in the order of their lines."""
+        return list(self._lines)
+
+    def roomy(self, asked: Resources) -> Flags:
+        """Return the rows with room for one more pod that asks for so much."""
+        found = self.pods < self.max_pods
+        for line, amount in self.lines(asked):
+            found &= self.allocatable[line] - self.requested[line] >= amount
+        return found
+
+    def _line(self, name: str) -> int:
+        line = self._lines.get(name)
+        if line is None:
+            line = self._lines[name] = len(self._lines)
+            blank = np.zeros((1, self.pods.size), dtype=np.int64)
+            self.allocatable = np.concatenate([self.allocatable, blank])
+            self.requested = np.concatenate([self.requested, blank])
+        return line
+
+
+def _write(array: Ints, row: int, amounts: list[tuple[int, int]]) -> None:
+    array[:, row] = 0
+    for line, amount in amounts:
+        array[line, row] = amount

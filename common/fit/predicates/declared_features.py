@@ -1,0 +1,36 @@
+"""Features that a node's kubelet declares (plugins/nodedeclaredfeatures in v1.36)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from common.fit.index.arrays import Flags, flags_at
+from common.fit.predicates.base import Predicate
+from common.fit.refusals import NONE, Refusal, Refusals
+
+if TYPE_CHECKING:
+    from common.fit.question import Question, Seat
+
+_UNABLE: Final = (
+    Refusal(
+        "NodeDeclaredFeatures",
+        "FeatureNotDeclared",
+        "node(s) didn't match Pod's required features",
+    ),
+)
+
+
+def refuse(ask: Question, seat: Seat) -> Refusals:
+    return NONE if ask.pod.shape.features <= seat.node.features else _UNABLE
+
+
+def allow(ask: Question) -> Flags | None:
+    wanted = ask.pod.shape.features
+    if not wanted:
+        return None
+    facts = ask.index.facts
+    able = [r for r, node in enumerate(facts.nodes) if node is not None and wanted <= node.features]
+    return flags_at(facts.capacity, able)
+
+
+DECLARED_FEATURES: Final = Predicate("declared-features", refuse, allow)

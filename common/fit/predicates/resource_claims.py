@@ -1,0 +1,36 @@
+"""Pods with resource claims: devices are allocated by rules that are not judged here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from common.fit.index.arrays import Flags
+from common.fit.predicates.base import Predicate
+from common.fit.refusals import NONE, Refusal, Refusals
+
+if TYPE_CHECKING:
+    from common.fit.question import Question, Seat
+
+_NOT_JUDGED: Final = (
+    Refusal(
+        "DynamicResources",
+        "ResourceClaimsNotJudged",
+        "pods with resource claims are not judged",
+        everywhere=True,
+    ),
+)
+
+
+def refuse(ask: Question, _: Seat) -> Refusals:
+    return _NOT_JUDGED if ask.pod.shape.resource_claims else NONE
+
+
+def allow(ask: Question) -> Flags | None:
+    if not ask.pod.shape.resource_claims:
+        return None
+    return np.zeros(ask.index.facts.capacity, dtype=np.bool_)
+
+
+RESOURCE_CLAIMS: Final = Predicate("resource-claims", refuse, allow)

@@ -1,0 +1,156 @@
+"""Hard topology spread constraints (plugins/podtopologyspread).
+
+Pods that end do not count. A domain exists if a node with all of the constraints' labels,
+and eligible by the constraint's policies, is in it; the emptiest of them sets the measure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from common.cluster.selectors import Operator, Requirement, Selector
+from common.cluster.shapes import PodShape, Spread
+from common.fit.index.arrays import Flags, Ints
+from common.fit.index.columns import Column
+from common.fit.index.crowd import tally
+from common.fit.index.facts import NodeFacts
+from common.fit.predicates.base import Predicate
+from common.fit.predicates.node_affinity import selected
+from common.fit.refusals import NONE, Refusal, Refusals
+
+if TYPE_CHECKING:
+    from common.fit.question import Question, Seat
+
+_PLUGIN: Final = "PodTopologySpread"
+_WORDS: Final = "node(s) didn't match pod topology spread constraints"
+_UNEVEN: Final = (Refusal(_PLUGIN, "TopologySpread", _WORDS, curable=True),)
+_UNLABELLED: Final = (
+    Refusal(_PLUGIN, "TopologyLabelMissing", f"{_WORDS} (missing required label)"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Spreading:
+    """A constraint, and how the pods that it counts are spread now."""
+
+    constraint: Spread
+    selector: Selector
+    column: Column
+    eligible: Flags
+    domains: Flags
+    """By number of the value: whether there is such a domain."""
+    counts: Ints
+    """By number of the value: how many pods."""
+    itself: int
+    """One if the constraint would count the pod too."""
+    least: int
+    """What the emptiest domain has."""
+
+    def skew(self, value: int, more: int) -> int:
+        """Return the skew with the pod, and with `more` others, in a domain."""
+        least = self.least
+        if more:
+            counts = self.counts.copy()
+            counts[value] += more
+            least = _least(self.constraint, counts[self.domains])
+        return int(self.counts[value]) + more + self.itself - least
+
+
+def constraint_selector(constraint: Spread, labels: Mapping[str, str]) -> Selector:
+    """Return whom a constraint counts: its selector and the pod's own values of some labels."""
+    keys = [
+        Requirement(key, Operator.IN, frozenset({labels[key]}))
+        for key in constraint.match_label_keys
+        if key in labels
+    ]
+    return constraint.selector.plus(*keys) if keys else constraint.selector
+
+
+def eligible_nodes(facts: NodeFacts, shape: PodShape, constraint: Spread) -> Flags:
+    """Return the rows that a constraint's policies let count."""
+    found = facts.alive
+    if constraint.honor_affinity:
+        chosen = selected(shape, facts)
+        found = found if chosen is None else found & chosen
+    return found & facts.tolerable(shape.tolerations) if constraint.honor_taints else found
+
+
+def spreadings(ask: Question) -> tuple[Spreading, ...]:
+    """Work out how the pods that the pod's hard constraints count are spread."""
+    shape, facts = ask.pod.shape, ask.index.facts
+    hard = [constraint for constraint in shape.spread if constraint.hard]
+    labelled = facts.alive
+    for constraint in hard:
+        labelled = labelled & facts.column(constraint.topology_key).present()
+    return tuple(_spreading(ask, constraint, labelled) for constraint in hard)
+
+
+def counted_rows(ask: Question, selector: Selector) -> tuple[Ints, Ints]:
+    """Return rows and numbers of the pods of the pod's namespace that a selector counts."""
+    if not selector.requirements:
+        # An empty selector selects all and counts none (countPodsMatchSelector).
+        return tally(())
+    groups = ask.index.crowd.find(selector, (ask.pod.namespace,))
+    return tally(group for group in groups if not group.terminating)
+
+
+def refuse(ask: Question, seat: Seat) -> Refusals:
+    found = ask.study(spreadings)
+    everywhere = all(s.constraint.topology_key in seat.node.labels for s in found)
+    for spreading in found:
+        value = int(spreading.column.ids[seat.row])
+        if value < 0:
+            return _UNLABELLED
+        counts_here = everywhere and spreading.eligible[seat.row]
+        more = _counted(ask, spreading, seat) if seat.guests and counts_here else 0
+        if spreading.skew(value, more) > spreading.constraint.max_skew:
+            return _UNEVEN
+    return NONE
+
+
+def allow(ask: Question) -> Flags | None:
+    allowed: Flags | None = None
+    for spreading in ask.study(spreadings):
+        room = spreading.constraint.max_skew + spreading.least - spreading.itself
+        # The absent, which as an index are the last, have no domain and are refused.
+        by_value = np.append(spreading.counts <= room, np.False_)
+        fitting = spreading.column.pick(by_value)
+        allowed = fitting if allowed is None else allowed & fitting
+    return allowed
+
+
+def _spreading(ask: Question, constraint: Spread, labelled: Flags) -> Spreading:
+    facts = ask.index.facts
+    column = facts.column(constraint.topology_key)
+    selector = constraint_selector(constraint, ask.pod.labels)
+    eligible = labelled & eligible_nodes(facts, ask.pod.shape, constraint)
+    domains = np.zeros(column.size, dtype=np.bool_)
+    domains[column.ids[eligible]] = True
+    rows, numbers = counted_rows(ask, selector)
+    counting = eligible[rows]
+    counts = np.bincount(
+        column.ids[rows[counting]], weights=numbers[counting], minlength=column.size
+    ).astype(np.int64)
+    itself = int(selector.matches(ask.pod.labels))
+    least = _least(constraint, counts[domains])
+    return Spreading(constraint, selector, column, eligible, domains, counts, itself, least)
+
+
+def _least(constraint: Spread, held: Ints) -> int:
+    """Return what the emptiest domain has; with too few domains, a missing one is empty."""
+    return 0 if held.size < constraint.min_domains else int(held.min())
+
+
+def _counted(ask: Question, spreading: Spreading, seat: Seat) -> int:
+    """Return how many of the pods nominated to a node the constraint counts."""
+    return sum(
+        guest.namespace == ask.pod.namespace and spreading.selector.matches(guest.labels)
+        for guest in seat.guests
+    )
+
+
+TOPOLOGY_SPREAD: Final = Predicate("topology-spread", refuse, allow)

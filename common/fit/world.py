@@ -1,0 +1,52 @@
+"""The cluster, or the cluster after some changes: a value to ask questions of.
+
+world = FitIndex().world(snapshot)          # keep the index: it makes the next one cheap
+world.feasible(pod)
+world.after(Terminate(old.uid), Arrive(new, node)).feasible(other)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from common.cluster.records import NodeName
+from common.cluster.snapshot import Snapshot
+from common.fit.candidate import Candidate
+from common.fit.changes import Change
+from common.fit.index import FitIndex
+from common.fit.index.arrays import Flags
+from common.fit.question import Question
+from common.fit.refusals import Refusals
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class World:
+    """A snapshot with changes on top."""
+
+    snapshot: Snapshot
+    index: FitIndex
+    changes: tuple[Change, ...] = ()
+
+    def after(self, *changes: Change) -> World:
+        """Return the world after these changes, in their order."""
+        return replace(self, changes=(*self.changes, *changes))
+
+    def ask(self, pod: Candidate) -> Question:
+        """Return a question that can be put to many nodes."""
+        return Question(self, pod, self.index)
+
+    def feasible(self, pod: Candidate) -> tuple[NodeName, ...]:
+        """Return the nodes that can take a pod, by name."""
+        return self.ask(pod).feasible()
+
+    def mask(self, pod: Candidate) -> Flags:
+        """Return the rows of the nodes that can take a pod."""
+        return self.ask(pod).mask()
+
+    def fits(self, pod: Candidate, node: NodeName) -> bool:
+        """Tell whether a node can take a pod."""
+        return not self.ask(pod).refusals(node, first=True)
+
+    def refusals(self, pod: Candidate, node: NodeName) -> Refusals:
+        """Return every reason why a node cannot take a pod; none when it can."""
+        return self.ask(pod).refusals(node)
