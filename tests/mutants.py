@@ -37,6 +37,7 @@ class Mutant:
 
 REGISTRIES: tuple[Registry, ...] = (
     Registry("common.cluster.reader", "READINGS", ("tests/unit/test_roles.py",)),
+    Registry("common.fit.predicates", "PREDICATES", ("tests/unit/fit/test_predicates.py",)),
 )
 
 
@@ -79,7 +80,8 @@ def main() -> None:
 
 def _name(entry: object) -> str:
     resource = getattr(entry, "resource", None)
-    return str(getattr(resource, "plural", None) or getattr(entry, "__name__", entry))
+    names = (getattr(resource, "plural", None), getattr(entry, "name", None))
+    return str(next(filter(None, names), getattr(entry, "__name__", entry)))
 
 
 if __name__ == "__main__":
