@@ -14,6 +14,11 @@ Manifest = dict[str, Any]  # Any: the nesting of Kubernetes' objects
 
 USAGE_CPU = "kwok.x-k8s.io/usage-cpu"
 USAGE_MEMORY = "kwok.x-k8s.io/usage-memory"
+CPU_CURVE = "evenkeel.io/usage-cpu-curve"
+MEMORY_CURVE = "evenkeel.io/usage-memory-curve"
+OVERHEAD_CPU = "evenkeel.io/overhead-cpu"
+OVERHEAD_MEMORY = "evenkeel.io/overhead-memory"
+STOP_AFTER = "evenkeel.io/stop-after"
 IMAGE = "registry.invalid/app:1"
 
 

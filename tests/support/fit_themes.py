@@ -18,7 +18,7 @@ from tests.support.fit_dice import (
     Dice,
     name_of,
 )
-from tests.support.fit_storage import UNUSABLE
+from tests.support.fit_volumes import any_claim, claims, disk, exclusive_and_disk, unusable
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -229,80 +229,6 @@ def _spread_and_select(dice: Dice, case: ClusterCase, pod: Manifest) -> None:
     _node_affinity(dice, case, pod)
 
 
-def _claims(*kinds: str) -> Theme:
-    def theme(dice: Dice, case: ClusterCase, pod: Manifest) -> None:
-        start = f"{case.prefix}-{pod['metadata']['namespace']}-"
-        _mount(pod, *(start + kind for kind in kinds))
-
-    theme.__name__ = " and ".join(f"claim {kind}" for kind in kinds)
-    return theme
-
-
-def _unusable(dice: Dice, case: ClusterCase, pod: Manifest) -> None:
-    namespace = pod["metadata"]["namespace"]
-    bad = [
-        name_of(claim)
-        for claim in case.pvcs
-        if UNUSABLE in claim["metadata"]["labels"] and claim["metadata"]["namespace"] == namespace
-    ]
-    if dice.chance(0.3):
-        _ephemeral(pod)
-    else:
-        _mount(pod, dice.choice([*bad, f"{case.prefix}-nowhere"]))
-
-
-def _mount(pod: Manifest, *claims: str) -> None:
-    volumes = pod["spec"].setdefault("volumes", [])
-    for claim in claims:
-        volume = {"name": f"v{len(volumes)}", "persistentVolumeClaim": {"claimName": claim}}
-        volumes.append(volume)
-
-
-def _any_claim(dice: Dice, case: ClusterCase, pod: Manifest) -> None:
-    kinds = ["plain", "plain2", "zonal", "made", "labelled"]
-    if dice.chance(0.2):
-        kinds.append("exclusive")
-    _claims(*dice.some(kinds, 2))(dice, case, pod)
-
-
-def _ephemeral(pod: Manifest) -> None:
-    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-    template = {"volumeClaimTemplate": {"spec": spec}}
-    volumes = pod["spec"].setdefault("volumes", [])
-    volumes.append({"name": f"e{len(volumes)}", "ephemeral": template})
-
-
-def _disk(dice: Dice, case: ClusterCase, pod: Manifest) -> None:
-    read_only = dice.chance(0.4)
-    number = dice.randint(1, 2)
-    kinds: list[Manifest] = [
-        {"gcePersistentDisk": {"pdName": f"disk{number}", "readOnly": read_only}},
-        {"awsElasticBlockStore": {"volumeID": f"vol-{number}", "readOnly": read_only}},
-        {
-            "iscsi": {
-                "targetPortal": "10.0.0.9:3260",
-                "iqn": f"iqn.2001-04.com.example:storage.disk{number}",
-                "lun": 0,
-                "readOnly": read_only,
-            }
-        },
-        {
-            "rbd": {
-                "monitors": dice.some(("10.0.0.7:6789", "10.0.0.8:6789"), 2),
-                "image": f"image{number}",
-                "readOnly": read_only,
-            }
-        },
-    ]
-    volumes = pod["spec"].setdefault("volumes", [])
-    volumes.append({"name": f"d{len(volumes)}", **dice.choice(kinds)})
-
-
-def _exclusive_and_disk(dice: Dice, case: ClusterCase, pod: Manifest) -> None:
-    _claims("exclusive")(dice, case, pod)
-    _disk(dice, case, pod)
-
-
 def _feature(dice: Dice, case: ClusterCase, pod: Manifest) -> None:
     _container(pod)["restartPolicy"] = "Never"
     _container(pod)["restartPolicyRules"] = [
@@ -340,17 +266,17 @@ RUNNING: dict[Theme, float] = {
     _ports: 0.4,
     _anti_affinity: 0.12,
     _affinity: 0.05,
-    _any_claim: 0.4,
-    _disk: 0.5,
+    any_claim: 0.4,
+    disk: 0.5,
 }
 PROMISED: dict[Theme, float] = {
     _large: 0.6,
     _ports: 0.6,
     _anti_affinity: 0.4,
     _affinity: 0.1,
-    _any_claim: 0.5,
-    _claims("exclusive"): 0.4,
-    _disk: 0.5,
+    any_claim: 0.5,
+    claims("exclusive"): 0.4,
+    disk: 0.5,
 }
 THEMES: tuple[Theme, ...] = (
     _nothing,
@@ -370,22 +296,22 @@ THEMES: tuple[Theme, ...] = (
     _spread,
     _spread,
     _spread_and_select,
-    _claims("plain"),
-    _claims("plain2", "zonal"),
-    _claims("zonal"),
-    _claims("local"),
-    _claims("labelled"),
-    _claims("labelled"),
-    _claims("exclusive"),
-    _claims("made"),
-    _claims("made", "plain"),
-    _claims("found"),
-    _claims("found", "second"),
-    _any_claim,
-    _disk,
-    _disk,
-    _exclusive_and_disk,
+    claims("plain"),
+    claims("plain2", "zonal"),
+    claims("zonal"),
+    claims("local"),
+    claims("labelled"),
+    claims("labelled"),
+    claims("exclusive"),
+    claims("made"),
+    claims("made", "plain"),
+    claims("found"),
+    claims("found", "second"),
+    any_claim,
+    disk,
+    disk,
+    exclusive_and_disk,
     _feature,
     _feature,
-    _unusable,
+    unusable,
 )

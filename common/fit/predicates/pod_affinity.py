@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from common.cluster.records import PodRecord
 from common.cluster.shapes import PodTerm
 from common.fit.index.arrays import Flags, Ints
 from common.fit.index.crowd import Crowd, Group, tally
@@ -146,8 +147,12 @@ def _has_company(ask: Question, ties: Relations, seat: Seat) -> bool:
     if not all(key in seat.node.labels for key in keys):
         return False
     facts = ask.index.facts
-    # Guests are no company to rely on: the node must pass without them too.
-    return ties.first_of_its_kind or all(_holds(facts, ties.company, key, seat.row) for key in keys)
+    if all(_holds(facts, ties.company, key, seat.row) for key in keys):
+        return True
+    # Whoever is nominated to this node is in all of its domains.
+    if any(_all_about(ties.affinity, guest) for guest in seat.guests):
+        return True
+    return ties.first_of_its_kind
 
 
 def _is_repelled(ask: Question, ties: Relations, seat: Seat) -> bool:
@@ -172,6 +177,10 @@ def _is_unwanted(ask: Question, ties: Relations, seat: Seat) -> bool:
         for guest in seat.guests
         for term in guest.shape.anti_affinity
     )
+
+
+def _all_about(affinity: tuple[Reach, ...], pod: PodRecord) -> bool:
+    return all(r.about(pod.namespace, pod.labels) for r in affinity)
 
 
 def _holds(facts: NodeFacts, domains: Domains, key: str, row: int) -> bool:

@@ -1,0 +1,110 @@
+"""`python -m simulator serve | demo`: a cluster without a cluster."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from common import __version__, logs
+from common.config import ConfigError
+from common.program import port
+from simulator import demo, serve
+from simulator.process import CANNOT_WORK, NOT_UNDERSTOOD, CannotServe, run
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code."""
+    flags = parser().parse_args(argv)
+    logs.configure(flags.verbosity, "text")
+    try:
+        return run(flags.command(flags))
+    except ConfigError as error:
+        for problem in error.problems:
+            print(f"simulator: {problem}", file=sys.stderr)
+        return NOT_UNDERSTOOD
+    except CannotServe as error:
+        print(f"simulator: {error}", file=sys.stderr)
+        return CANNOT_WORK
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the flags of all commands."""
+    made = argparse.ArgumentParser(
+        prog="python -m simulator",
+        description="A whole Kubernetes cluster in one process, for people and tests without one.",
+        allow_abbrev=False,
+    )
+    made.add_argument("--version", action="version", version=f"simulator {__version__}")
+    commands = made.add_subparsers(required=True, metavar="serve | demo")
+    _add_serve(commands)
+    _add_demo(commands)
+    return made
+
+
+def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    made = commands.add_parser(
+        "serve", help="run a simulated cluster until it is stopped", allow_abbrev=False
+    )
+    made.add_argument(
+        "--nodes", metavar="N", type=_count, help="how many nodes (default: 3, or the scenario's)"
+    )
+    made.add_argument(
+        "--port", metavar="P", type=port, default=0, help="port of the API; 0 is a free one"
+    )
+    made.add_argument("--scheduler-config", metavar="F", help="a KubeSchedulerConfiguration")
+    made.add_argument(
+        "--kubeconfig-out", metavar="F", help="where to write the kubeconfig (default: a new file)"
+    )
+    _add_common(made, speed=1.0)
+    made.set_defaults(command=serve.serve)
+
+
+def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    made = commands.add_parser(
+        "demo", help="show a simulated cluster and how evenly it is used", allow_abbrev=False
+    )
+    made.add_argument("--keep", action="store_true", help="leave the cluster running afterwards")
+    made.add_argument("--json", action="store_true", help="end with one line of figures")
+    _add_common(made, speed=10.0)
+    made.set_defaults(command=demo.demo)
+
+
+def _add_common(made: argparse.ArgumentParser, *, speed: float) -> None:
+    made.add_argument("--seed", metavar="S", type=int, default=0, help="same seed, same cluster")
+    made.add_argument("--scenario", metavar="S", help="name of a scenario, or a file")
+    made.add_argument(
+        "--speed",
+        metavar="X",
+        type=_speed,
+        default=speed,
+        help="how much faster simulated durations pass (default: %(default)g)",
+    )
+    made.add_argument(
+        "-v",
+        dest="verbosity",
+        metavar="N",
+        type=int,
+        default=0,
+        help="how much to log, 0 to 3 (default: %(default)s)",
+    )
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a number from 1")
+    return int(text)
+
+
+def _speed(text: str) -> float:
+    try:
+        speed = float(text)
+    except ValueError:
+        speed = 0.0
+    if not 0.001 <= speed <= 10_000:
+        raise argparse.ArgumentTypeError(f"{text} is not a speed: write 0.001 to 10000")
+    return speed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""How the built-in kinds differ from plain data: one module a family."""

@@ -1,0 +1,1 @@
+"""What kube-controller-manager does in a real cluster, one module a controller."""

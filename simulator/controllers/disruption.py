@@ -1,0 +1,206 @@
+"""The disruption controller: keeps the status of PodDisruptionBudgets up to date.
+
+Follows pkg/controller/disruption/disruption.go of v1.36; the arithmetic is in
+`common.cluster.disruption`. A budget is looked at when it changes and when a pod that it
+covers changes; a pod that an eviction has noted counts as gone until it is, or for two
+minutes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from common.clock import Clock
+from common.cluster.disruption import (
+    DELETION_TIMEOUT_S,
+    AmountError,
+    Counts,
+    counts_matching_pods,
+    desired_healthy,
+)
+from common.kube.resources import (
+    DEPLOYMENTS,
+    PDBS,
+    PODS,
+    REPLICASETS,
+    REPLICATIONCONTROLLERS,
+    STATEFULSETS,
+    Resource,
+)
+from common.kube.timestamps import parse_time
+from simulator.api import Change, EventType, Json, Store, WorkQueue, is_ready, timestamp
+from simulator.api.strategies.budgets import with_allowed_condition
+from simulator.api.strategies.selectors import selector_of
+
+Key = tuple[str, str]
+_FINDERS: Final[dict[tuple[str, str], Resource]] = {
+    ("", "ReplicationController"): REPLICATIONCONTROLLERS,
+    ("apps", "ReplicaSet"): REPLICASETS,
+    ("apps", "StatefulSet"): STATEFULSETS,
+}
+
+
+class SyncFailed(Exception):
+    """A budget's status cannot be computed; the words go into its condition."""
+
+
+class DisruptionController:
+    """Counts the pods of budgets, and what may be disrupted of them."""
+
+    def __init__(self, store: Store, *, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._queue: WorkQueue[Key] = WorkQueue("disruption controller", clock)
+        store.subscribe(PDBS, self._on_budget, replay=True)
+        store.subscribe(PODS, self._on_pod)
+
+    async def run(self) -> None:
+        """Count for ever."""
+        await self._queue.run(self.sync)
+
+    def work_off(self) -> None:
+        """Count whatever has changed, now."""
+        self._queue.work_off(self.sync)
+
+    def _on_budget(self, change: Change) -> None:
+        if change.type is not EventType.DELETED:
+            self._queue.add(_key(change.obj))
+
+    def _on_pod(self, change: Change) -> None:
+        for obj in (change.obj, change.old_obj):
+            if obj is not None:
+                for budget in self._budgets_of(obj):
+                    self._queue.add(_key(budget))
+
+    def _budgets_of(self, pod: Json) -> list[Json]:
+        """Return the budgets that cover a pod; of several only one counts, as in Kubernetes."""
+        labels = pod["metadata"].get("labels") or {}
+        budgets = self._store.list(PDBS, pod["metadata"]["namespace"])
+        return [b for b in budgets if selector_of(b["spec"].get("selector")).matches(labels)]
+
+    def sync(self, key: Key) -> None:
+        """Bring the status of one budget up to date."""
+        namespace, name = key
+        budget = self._store.find(PDBS, name, namespace)
+        if budget is None:
+            return
+        try:
+            status, recheck_s = self._status_of(budget)
+        except (SyncFailed, AmountError) as error:
+            status, recheck_s = self._failed(budget, str(error)), None
+        if status != budget.get("status"):
+            self._store.modify(
+                PDBS, name, lambda old: {**old, "status": status}, namespace=namespace, status=True
+            )
+        if recheck_s is not None:
+            self._queue.add_after(key, recheck_s)
+
+    def _failed(self, budget: Json, why: str) -> Json:
+        """Return a status that lets nothing go, and says why."""
+        status = {**(budget.get("status") or {}), "disruptionsAllowed": 0}
+        return with_allowed_condition(status, timestamp(self._clock.now()), failure=why)
+
+    def _status_of(self, budget: Json) -> tuple[Json, float | None]:
+        """Return the status of a budget, and when to look at it again by itself."""
+        selector = selector_of(budget["spec"].get("selector"))
+        pods = self._store.list(PODS, budget["metadata"]["namespace"], labels=selector)
+        disrupted, recheck_s = self._still_disrupted(pods, budget)
+        counts = self._counts(pods, budget["spec"], disrupted)
+        status: Json = {
+            "observedGeneration": budget["metadata"]["generation"],
+            "disruptionsAllowed": counts.allowed,
+            "currentHealthy": counts.healthy,
+            "desiredHealthy": counts.desired,
+            "expectedPods": counts.expected,
+            "conditions": (budget.get("status") or {}).get("conditions") or [],
+        }
+        if disrupted:
+            status["disruptedPods"] = disrupted
+        return with_allowed_condition(status, timestamp(self._clock.now())), recheck_s
+
+    def _counts(self, pods: Sequence[Json], spec: Json, disrupted: Json) -> Counts:
+        least, most = spec.get("minAvailable"), spec.get("maxUnavailable")
+        if most is None and least is None:
+            expected = 0
+        elif counts_matching_pods(least, most):
+            expected = len(pods)
+        else:
+            expected = self._wanted(pods)
+        healthy = sum(
+            "deletionTimestamp" not in pod["metadata"]
+            and pod["metadata"]["name"] not in disrupted
+            and is_ready(pod)
+            for pod in pods
+        )
+        return Counts(expected, healthy, desired_healthy(least, most, expected))
+
+    def _still_disrupted(self, pods: Sequence[Json], budget: Json) -> tuple[Json, float | None]:
+        """Return the evictions that were let through and do not show yet as deletions."""
+        noted = (budget.get("status") or {}).get("disruptedPods") or {}
+        if not noted:
+            return {}, None
+        now = self._clock.now()
+        kept: Json = {}
+        for pod in pods:
+            at = noted.get(pod["metadata"]["name"])
+            if at is None or "deletionTimestamp" in pod["metadata"]:
+                continue
+            if parse_time(at) + DELETION_TIMEOUT_S >= now:
+                kept[pod["metadata"]["name"]] = at
+        ends = [parse_time(at) + DELETION_TIMEOUT_S for at in kept.values()]
+        # A stamp has no fraction of a second; without the surplus the look would come too early.
+        return kept, (min(ends) - now + 1 if ends else None)
+
+    def _wanted(self, pods: Sequence[Json]) -> int:
+        """Sum what the controllers of these pods want; pods without one do not count."""
+        scales: dict[str, int] = {}
+        for pod in pods:
+            reference = controller_of(pod)
+            if reference is None or reference["uid"] in scales:
+                continue
+            found = self._scale_of(reference, pod["metadata"]["namespace"])
+            if found is None:
+                name = pod["metadata"]["name"]
+                raise SyncFailed(f'found no controllers for pod "{name}"')
+            uid, scale = found
+            scales[uid] = scale
+        return sum(scales.values())
+
+    def _scale_of(self, reference: Json, namespace: str) -> tuple[str, int] | None:
+        """Return who decides how many there are, and how many; a Deployment before its set."""
+        group = reference["apiVersion"].rpartition("/")[0]
+        resource = _FINDERS.get((group, reference["kind"]))
+        if resource is None:
+            raise SyncFailed(_no_scale(self._store, reference))
+        owner = self._store.find(resource, reference["name"], namespace)
+        if owner is None or owner["metadata"]["uid"] != reference["uid"]:
+            return None
+        above = controller_of(owner) if resource == REPLICASETS else None
+        if above is not None and above["kind"] == "Deployment":
+            deployment = self._store.find(DEPLOYMENTS, above["name"], namespace)
+            if deployment is not None and deployment["metadata"]["uid"] == above["uid"]:
+                owner = deployment
+        return owner["metadata"]["uid"], owner["spec"]["replicas"]
+
+
+def controller_of(obj: Json) -> Json | None:
+    """Return the reference to the owner that controls an object."""
+    for reference in obj["metadata"].get("ownerReferences") or ():
+        if reference.get("controller"):
+            found: Json = reference
+            return found
+    return None
+
+
+def _no_scale(store: Store, reference: Json) -> str:
+    kind = store.kinds.find(reference["apiVersion"], reference["kind"])
+    if kind is None:
+        return f'no matches for kind "{reference["kind"]}" in version "{reference["apiVersion"]}"'
+    resource = kind.resource
+    name = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+    return f"{name} does not implement the scale subresource"
+
+
+def _key(obj: Json) -> Key:
+    return obj["metadata"]["namespace"], obj["metadata"]["name"]

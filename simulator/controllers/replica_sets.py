@@ -1,0 +1,158 @@
+"""The ReplicaSet controller: as many pods as wanted, no matter which.
+
+Follows pkg/controller/replicaset of v1.36. A pod that is told to end no longer counts, so
+its replacement comes at the deletion timestamp, not when it is gone. Pods of others are
+neither adopted nor released.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from common.kube.resources import PODS, REPLICASETS
+from simulator.api import Change, EventType, Json, WorkQueue, is_ready
+from simulator.api.errors import Forbidden, NotFound
+from simulator.controllers.deletion_rank import to_delete
+from simulator.controllers.owned_pods import (
+    controller_of,
+    is_active,
+    is_terminating,
+    new_pod,
+    owned,
+    pods_of,
+    waits_s,
+)
+from simulator.machinery import Machinery
+
+BURST: Final = 500
+_NAME: Final = "replicaset-controller"
+
+Key = tuple[str, str]
+
+
+class ReplicaSetController:
+    """Keeps ReplicaSets at their size."""
+
+    def __init__(self, machinery: Machinery) -> None:
+        self._store = machinery.store
+        self._pace = machinery.pace
+        self._recorder = machinery.recorder
+        self._queue: WorkQueue[Key] = WorkQueue(_NAME, machinery.pace.clock)
+        self._store.subscribe(REPLICASETS, self._on_set, replay=True)
+        self._store.subscribe(PODS, self._on_pod)
+
+    async def run(self) -> None:
+        """Keep sizes for ever."""
+        await self._queue.run(self.sync)
+
+    def work_off(self) -> int:
+        """Do everything that is to be done now; return how many sets were looked at."""
+        waiting = len(self._queue)
+        self._queue.work_off(self.sync)
+        return waiting
+
+    def _on_set(self, change: Change) -> None:
+        if change.type is not EventType.DELETED:
+            self._queue.add(_key(change.obj))
+
+    def _on_pod(self, change: Change) -> None:
+        reference = controller_of(change.obj)
+        if reference is not None and reference["kind"] == "ReplicaSet":
+            self._queue.add((change.obj["metadata"]["namespace"], reference["name"]))
+
+    def sync(self, key: Key) -> None:
+        """Bring one set to its size, and its status up to date."""
+        namespace, name = key
+        replica_set = self._store.find(REPLICASETS, name, namespace)
+        if replica_set is None:
+            return
+        if not is_terminating(replica_set):
+            self._manage(replica_set)
+        self._report(replica_set)
+
+    def _manage(self, replica_set: Json) -> None:
+        active = [pod for pod in pods_of(self._store, replica_set) if is_active(pod)]
+        surplus = len(active) - replica_set["spec"]["replicas"]
+        if surplus < 0:
+            self._create(replica_set, min(-surplus, BURST))
+            if -surplus > BURST:
+                self._queue.add(_key(replica_set))
+        elif surplus > 0:
+            now = self._pace.clock.now()
+            for pod in to_delete(active, self._related(replica_set), surplus, now):
+                self._delete(replica_set, pod)
+
+    def _create(self, replica_set: Json, count: int) -> None:
+        pod = new_pod(replica_set["spec"]["template"], replica_set, REPLICASETS)
+        pod["metadata"]["generateName"] = f"{replica_set['metadata']['name']}-"
+        for _ in range(count):
+            try:
+                made = self._store.create(PODS, pod)
+            except Forbidden as refusal:
+                self._tell(
+                    replica_set, "FailedCreate", f"Error creating: {refusal.message}", warning=True
+                )
+                return
+            self._tell(replica_set, "SuccessfulCreate", f"Created pod: {made['metadata']['name']}")
+
+    def _delete(self, replica_set: Json, pod: Json) -> None:
+        name = pod["metadata"]["name"]
+        try:
+            self._store.delete(PODS, name, namespace=pod["metadata"]["namespace"])
+        except NotFound:
+            return
+        self._tell(replica_set, "SuccessfulDelete", f"Deleted pod: {name}")
+
+    def _related(self, replica_set: Json) -> list[Json]:
+        """Return the active pods of all sets of the same workload: they crowd a node too."""
+        above = controller_of(replica_set)
+        sets = [replica_set]
+        if above is not None:
+            sets = list(owned(self._store, {"metadata": {"uid": above["uid"]}}, REPLICASETS))
+        return [pod for each in sets for pod in pods_of(self._store, each) if is_active(pod)]
+
+    def _report(self, replica_set: Json) -> None:
+        namespace, name = _key(replica_set)
+        status = self._status(replica_set)
+        if status != replica_set.get("status"):
+            self._store.modify(
+                REPLICASETS,
+                name,
+                lambda old: {**old, "status": status},
+                namespace=namespace,
+                status=True,
+            )
+
+    def _status(self, replica_set: Json) -> Json:
+        pods = list(pods_of(self._store, replica_set))
+        active = [pod for pod in pods if is_active(pod)]
+        least_s = self._pace.real_s(replica_set["spec"].get("minReadySeconds") or 0)
+        now = self._pace.clock.now()
+        waits = [waits_s(pod, least_s, now) for pod in active]
+        soon = [wait for wait in waits if wait]
+        if soon:
+            self._queue.add_after(_key(replica_set), min(soon))
+        labels = replica_set["spec"]["template"]["metadata"].get("labels") or {}
+        counts = {
+            "fullyLabeledReplicas": sum(
+                labels.items() <= (pod["metadata"].get("labels") or {}).items() for pod in active
+            ),
+            "readyReplicas": sum(map(is_ready, active)),
+            "availableReplicas": sum(wait == 0 for wait in waits),
+            "terminatingReplicas": sum(map(is_terminating, pods)),
+        }
+        return {
+            "replicas": len(active),
+            **{key: count for key, count in counts.items() if count},
+            "observedGeneration": replica_set["metadata"].get("generation", 0),
+        }
+
+    def _tell(self, about: Json, reason: str, note: str, *, warning: bool = False) -> None:
+        action = "Delete" if "Delete" in reason else "Create"
+        self._recorder.tell(
+            about, by=_NAME, reason=reason, note=note, action=action, warning=warning
+        )
+
+
+def _key(obj: Json) -> Key:
+    return obj["metadata"]["namespace"], obj["metadata"]["name"]

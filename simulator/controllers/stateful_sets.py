@@ -1,0 +1,256 @@
+"""The StatefulSet controller: pods with names of their own, in order.
+
+Follows pkg/controller/statefulset of v1.36; the order is in `ordinals`. A pod's successor has
+its name, so it comes only when the pod is gone. Claims are made from the set's templates and
+stay; nothing provisions them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from common.kube.resources import PODS, PVCS, STATEFULSETS
+from simulator.api import (
+    CONTROLLER_REVISIONS,
+    Change,
+    DeleteOptions,
+    EventType,
+    Json,
+    WorkQueue,
+    is_ready,
+)
+from simulator.api.errors import AlreadyExists, Forbidden, NotFound
+from simulator.controllers.ordinals import Action, Deed, Member, SetWish, actions
+from simulator.controllers.owned_pods import (
+    controller_of,
+    is_over,
+    is_terminating,
+    new_pod,
+    owned,
+    owner_reference,
+    pods_of,
+    waits_s,
+)
+from simulator.controllers.template_hash import template_hash
+from simulator.machinery import Machinery
+
+REVISION_LABEL: Final = "controller-revision-hash"
+_NAME: Final = "statefulset-controller"
+_ORDINAL: Final = re.compile(r"(.*)-([0-9]+)", re.ASCII)
+
+Key = tuple[str, str]
+
+
+class StatefulSetController:
+    """Keeps StatefulSets in order."""
+
+    def __init__(self, machinery: Machinery) -> None:
+        self._store = machinery.store
+        self._pace = machinery.pace
+        self._recorder = machinery.recorder
+        self._queue: WorkQueue[Key] = WorkQueue(_NAME, machinery.pace.clock)
+        self._store.subscribe(STATEFULSETS, self._on_set, replay=True)
+        self._store.subscribe(PODS, self._on_pod)
+
+    async def run(self) -> None:
+        """Keep order for ever."""
+        await self._queue.run(self.sync)
+
+    def work_off(self) -> int:
+        """Do everything that is to be done now; return how many were waiting."""
+        waiting = len(self._queue)
+        self._queue.work_off(self.sync)
+        return waiting
+
+    def _on_set(self, change: Change) -> None:
+        if change.type is not EventType.DELETED:
+            self._queue.add(_key(change.obj))
+
+    def _on_pod(self, change: Change) -> None:
+        reference = controller_of(change.obj)
+        if reference is not None and reference["kind"] == "StatefulSet":
+            self._queue.add((change.obj["metadata"]["namespace"], reference["name"]))
+
+    def sync(self, key: Key) -> None:
+        """Take the next step of one set."""
+        namespace, name = key
+        stateful_set = self._store.find(STATEFULSETS, name, namespace)
+        if stateful_set is None:
+            return
+        update = self._revision_of(stateful_set)
+        current = (stateful_set.get("status") or {}).get("currentRevision") or update
+        if not is_terminating(stateful_set):
+            wish = _wish(stateful_set, current, update)
+            for action in actions(wish, self._members(stateful_set)):
+                self._do(stateful_set, action)
+        self._report(stateful_set, current, update)
+
+    def _members(self, stateful_set: Json) -> dict[int, Member]:
+        found = {}
+        for pod in pods_of(self._store, stateful_set):
+            ordinal = ordinal_of(pod)
+            if ordinal is None:
+                continue
+            wait = None if is_terminating(pod) else self._wait_s(stateful_set, pod)
+            if wait:
+                self._queue.add_after(_key(stateful_set), wait)
+            found[ordinal] = Member(
+                revision=(pod["metadata"].get("labels") or {}).get(REVISION_LABEL, ""),
+                available=wait == 0.0,
+                terminating=is_terminating(pod),
+                over=is_over(pod),
+            )
+        return found
+
+    def _wait_s(self, stateful_set: Json, pod: Json) -> float | None:
+        least_s = self._pace.real_s(stateful_set["spec"].get("minReadySeconds") or 0)
+        return waits_s(pod, least_s, self._pace.clock.now())
+
+    def _revision_of(self, stateful_set: Json) -> str:
+        """Return the name of the set's revision, which is kept as an object of its own."""
+        namespace, name = _key(stateful_set)
+        template = stateful_set["spec"]["template"]
+        revision = f"{name}-{template_hash(template)}"
+        if self._store.find(CONTROLLER_REVISIONS, revision, namespace) is None:
+            known = list(owned(self._store, stateful_set, CONTROLLER_REVISIONS))
+            self._store.create(
+                CONTROLLER_REVISIONS,
+                {
+                    "metadata": {
+                        "name": revision,
+                        "namespace": namespace,
+                        "labels": dict(template["metadata"].get("labels") or {}),
+                        "ownerReferences": [owner_reference(stateful_set, STATEFULSETS)],
+                    },
+                    "revision": max((each["revision"] for each in known), default=0) + 1,
+                    "data": {"spec": {"template": template}},
+                },
+            )
+        return revision
+
+    def _do(self, stateful_set: Json, action: Action) -> None:
+        namespace, name = _key(stateful_set)
+        pod_name = f"{name}-{action.ordinal}"
+        if action.deed is Deed.DELETE:
+            self._delete(stateful_set, pod_name)
+            return
+        revision = self._store.get(CONTROLLER_REVISIONS, action.revision, namespace)
+        template = revision["data"]["spec"]["template"]
+        pod = _identified(
+            new_pod(template, stateful_set, STATEFULSETS), stateful_set, action, pod_name
+        )
+        self._claim(stateful_set, pod)
+        try:
+            self._store.create(PODS, pod)
+        except (AlreadyExists, Forbidden) as refusal:
+            words = f"create Pod {pod_name} in StatefulSet {name} failed error: {refusal.message}"
+            self._tell(stateful_set, "FailedCreate", words, warning=True)
+            self._queue.add_after(_key(stateful_set), self._pace.real_s(1.0))
+            return
+        words = f"create Pod {pod_name} in StatefulSet {name} successful"
+        self._tell(stateful_set, "SuccessfulCreate", words)
+
+    def _delete(self, stateful_set: Json, pod_name: str) -> None:
+        namespace, name = _key(stateful_set)
+        try:
+            self._store.delete(PODS, pod_name, namespace=namespace, options=DeleteOptions())
+        except NotFound:
+            return
+        words = f"delete Pod {pod_name} in StatefulSet {name} successful"
+        self._tell(stateful_set, "SuccessfulDelete", words)
+
+    def _claim(self, stateful_set: Json, pod: Json) -> None:
+        """Make the claims of a pod that do not exist yet, and mount them."""
+        templates = stateful_set["spec"].get("volumeClaimTemplates") or ()
+        volumes = list(pod["spec"].get("volumes") or ())
+        for template in templates:
+            base = template["metadata"]["name"]
+            claim = f"{base}-{pod['metadata']['name']}"
+            namespace = pod["metadata"]["namespace"]
+            if self._store.find(PVCS, claim, namespace) is None:
+                labels = stateful_set["spec"]["selector"].get("matchLabels") or {}
+                metadata = {"name": claim, "namespace": namespace, "labels": dict(labels)}
+                self._store.create(PVCS, {"metadata": metadata, "spec": template["spec"]})
+            volumes = [each for each in volumes if each["name"] != base]
+            volumes.append({"name": base, "persistentVolumeClaim": {"claimName": claim}})
+        if volumes:
+            pod["spec"] = {**pod["spec"], "volumes": volumes}
+
+    def _report(self, stateful_set: Json, current: str, update: str) -> None:
+        namespace, name = _key(stateful_set)
+        status = self._status(stateful_set, current, update)
+        if status != stateful_set.get("status"):
+            self._store.modify(
+                STATEFULSETS,
+                name,
+                lambda old: {**old, "status": status},
+                namespace=namespace,
+                status=True,
+            )
+
+    def _status(self, stateful_set: Json, current: str, update: str) -> Json:
+        pods = list(pods_of(self._store, stateful_set))
+        living = [pod for pod in pods if not is_terminating(pod)]
+        revisions = [(pod["metadata"].get("labels") or {}).get(REVISION_LABEL) for pod in living]
+        ready = [p for p in pods if p.get("status", {}).get("phase") == "Running" and is_ready(p)]
+        counts = {
+            "readyReplicas": len(ready),
+            "currentReplicas": revisions.count(current),
+            "updatedReplicas": revisions.count(update),
+        }
+        wanted = stateful_set["spec"]["replicas"]
+        if counts["updatedReplicas"] == len(ready) == len(pods) == wanted:
+            current, counts["currentReplicas"] = update, counts["updatedReplicas"]
+        return {
+            "observedGeneration": stateful_set["metadata"].get("generation", 0),
+            "replicas": len(pods),
+            **{key: count for key, count in counts.items() if count},
+            "availableReplicas": sum(self._wait_s(stateful_set, pod) == 0.0 for pod in ready),
+            "currentRevision": current,
+            "updateRevision": update,
+            "collisionCount": 0,
+        }
+
+    def _tell(self, about: Json, reason: str, note: str, *, warning: bool = False) -> None:
+        action = "Delete" if "Delete" in reason else "Create"
+        self._recorder.tell(
+            about, by=_NAME, reason=reason, note=note, action=action, warning=warning
+        )
+
+
+def ordinal_of(pod: Json) -> int | None:
+    """Return the number at the end of a pod's name."""
+    match = _ORDINAL.fullmatch(pod["metadata"]["name"])
+    return int(match[2]) if match else None
+
+
+def _wish(stateful_set: Json, current: str, update: str) -> SetWish:
+    spec = stateful_set["spec"]
+    strategy = spec.get("updateStrategy") or {}
+    return SetWish(
+        replicas=spec["replicas"],
+        current=current,
+        update=update,
+        start=(spec.get("ordinals") or {}).get("start", 0),
+        partition=(strategy.get("rollingUpdate") or {}).get("partition") or 0,
+        parallel=spec.get("podManagementPolicy") == "Parallel",
+        on_delete=strategy.get("type") == "OnDelete",
+    )
+
+
+def _identified(pod: Json, stateful_set: Json, action: Action, name: str) -> Json:
+    labels = {
+        **(pod["metadata"].get("labels") or {}),
+        REVISION_LABEL: action.revision,
+        "statefulset.kubernetes.io/pod-name": name,
+        "apps.kubernetes.io/pod-index": str(action.ordinal),
+    }
+    spec = {**pod["spec"], "hostname": name}
+    if stateful_set["spec"].get("serviceName"):
+        spec["subdomain"] = stateful_set["spec"]["serviceName"]
+    return {**pod, "metadata": {**pod["metadata"], "name": name, "labels": labels}, "spec": spec}
+
+
+def _key(obj: Json) -> Key:
+    return obj["metadata"]["namespace"], obj["metadata"]["name"]

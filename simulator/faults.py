@@ -1,0 +1,242 @@
+"""Everything that can be made to go wrong, from Python and from the control endpoint.
+
+Each fault is a value; `inject` makes it happen and returns a number under which it can be
+taken back. What cannot be undone (a dropped watch) is over at once.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from simulator.api import Faults
+from simulator.nodes.fleet import Fleet
+from simulator.nodes.metrics import MetricsServer
+
+
+class FaultError(ValueError):
+    """A fault that makes no sense in this cluster."""
+
+
+class Base(msgspec.Struct, rename="camel", frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of all faults; on the wire `fault` says which."""
+
+
+class _OnRequests(Base, frozen=True, kw_only=True):
+    verbs: tuple[str, ...] = ()
+    """get, list, watch, create, update, patch, delete; none means all."""
+    resources: tuple[str, ...] = ()
+    """`pods`, `pods/eviction`, `nodes.metrics.k8s.io`; none means all."""
+    probability: float = 1.0
+    times: int | None = None
+    """How many requests it hits; none means all."""
+
+
+class Latency(_OnRequests, frozen=True, kw_only=True, tag_field="fault", tag="latency"):
+    """Answers come late."""
+
+    seconds: float
+
+
+class Throttle(_OnRequests, frozen=True, kw_only=True, tag_field="fault", tag="throttle"):
+    """Requests are answered with 429 and Retry-After."""
+
+    retry_after_seconds: int = 1
+
+
+class ServerError(_OnRequests, frozen=True, kw_only=True, tag_field="fault", tag="error"):
+    """Requests are answered with an error of the server."""
+
+    status: int = 500
+
+
+class DropWatches(Base, frozen=True, tag_field="fault", tag="drop-watches"):
+    """Open watches end as a lost connection does."""
+
+    resource: str | None = None
+
+
+class FreezeWatches(Base, frozen=True, tag_field="fault", tag="freeze-watches"):
+    """Open watches say nothing more, while their connections stay."""
+
+    resources: tuple[str, ...] = ()
+
+
+class MetricsMissing(Base, frozen=True, tag_field="fault", tag="metrics-missing"):
+    """Nodes and their pods are not measured; `*` is all of them."""
+
+    node: str = "*"
+
+
+class MetricsFrozen(Base, frozen=True, tag_field="fault", tag="metrics-frozen"):
+    """The same old measurements again and again."""
+
+    node: str = "*"
+
+
+class MetricsAbsurd(Base, frozen=True, tag_field="fault", tag="metrics-absurd"):
+    """Measurements multiplied by a factor."""
+
+    node: str = "*"
+    factor: float = 1000.0
+
+
+class MetricsUnavailable(Base, frozen=True, tag_field="fault", tag="metrics-unavailable"):
+    """The metrics API answers with 503."""
+
+
+class NodeDeath(Base, frozen=True, tag_field="fault", tag="node-death"):
+    """A kubelet falls silent with its machine; taken back, it speaks again."""
+
+    node: str
+
+
+class NodeNotReady(Base, frozen=True, tag_field="fault", tag="node-not-ready"):
+    """A kubelet says that it is not ready."""
+
+    node: str
+
+
+class RejectPods(Base, frozen=True, tag_field="fault", tag="reject-pods"):
+    """A kubelet refuses every new pod."""
+
+    node: str
+
+
+class SlowStarts(Base, frozen=True, tag_field="fault", tag="slow-starts"):
+    """Pods take a multiple of their time to start; `*` is everywhere."""
+
+    factor: float = 10.0
+    node: str = "*"
+
+
+AnyFault = (
+    Latency
+    | Throttle
+    | ServerError
+    | DropWatches
+    | FreezeWatches
+    | MetricsMissing
+    | MetricsFrozen
+    | MetricsAbsurd
+    | MetricsUnavailable
+    | NodeDeath
+    | NodeNotReady
+    | RejectPods
+    | SlowStarts
+)
+
+Undo = Callable[[], None]
+_NOTHING: Final[Undo] = lambda: None  # noqa: E731 - a constant that does nothing
+
+
+class ClusterFaults:
+    """All faults of a cluster; none to begin with."""
+
+    def __init__(self, api: Faults, fleet: Fleet, metrics: MetricsServer) -> None:
+        self._api = api
+        self._fleet = fleet
+        self._metrics = metrics
+        self._numbers = itertools.count(1)
+        self._active: dict[int, tuple[AnyFault, Undo]] = {}
+
+    @property
+    def active(self) -> dict[int, AnyFault]:
+        """The faults that can be taken back, by number."""
+        return {number: fault for number, (fault, _) in self._active.items()}
+
+    def inject(self, fault: AnyFault) -> int:
+        """Let something go wrong from now on."""
+        undo = self._apply(fault)
+        number = next(self._numbers)
+        if undo is not _NOTHING:
+            self._active[number] = (fault, undo)
+        return number
+
+    def withdraw(self, number: int) -> None:
+        """Let it go well again; raise KeyError if there is no such fault."""
+        _, undo = self._active.pop(number)
+        undo()
+
+    def clear(self) -> None:
+        """Let everything go well again."""
+        for number in tuple(self._active):
+            self.withdraw(number)
+
+    def _apply(self, fault: AnyFault) -> Undo:
+        match fault:
+            case Latency() | Throttle() | ServerError():
+                return self._on_requests(fault)
+            case DropWatches():
+                self._api.drop_watches(fault.resource)
+                return _NOTHING
+            case FreezeWatches():
+                self._api.freeze_watches(*fault.resources)
+                return self._api.thaw_watches
+            case NodeDeath() | NodeNotReady() | RejectPods():
+                return self._on_node(fault)
+            case SlowStarts():
+                return self._slow_starts(fault)
+            case _:
+                return self._on_metrics(fault)
+
+    def _on_requests(self, fault: Latency | Throttle | ServerError) -> Undo:
+        latency_s = fault.seconds if isinstance(fault, Latency) else 0.0
+        status, retry_after_s = None, None
+        if isinstance(fault, Throttle):
+            status, retry_after_s = 429, fault.retry_after_seconds
+        elif isinstance(fault, ServerError):
+            status = fault.status
+        added = self._api.add(
+            verbs=fault.verbs,
+            resources=fault.resources,
+            latency_s=latency_s,
+            status=status,
+            retry_after_s=retry_after_s,
+            probability=fault.probability,
+            times=fault.times,
+        )
+        return lambda: self._api.remove(added)
+
+    def _on_node(self, fault: NodeDeath | NodeNotReady | RejectPods) -> Undo:
+        name = fault.node
+        kubelet = self._fleet.kubelets.get(name)
+        if kubelet is None:
+            raise FaultError(f"there is no node {name}")
+        if isinstance(fault, NodeDeath):
+            self._fleet.kill(name)
+        elif isinstance(fault, NodeNotReady):
+            self._fleet.unready(name)
+        else:
+            kubelet.refusing = True
+        return lambda: self._fleet.revive(name)
+
+    def _slow_starts(self, fault: SlowStarts) -> Undo:
+        delays = self._fleet.delays
+        if fault.node != "*":
+            delays.slow_nodes[fault.node] = fault.factor
+            return lambda: void(delays.slow_nodes.pop(fault.node, None))
+        before, delays.factor = delays.factor, fault.factor
+        return lambda: setattr(delays, "factor", before)
+
+    def _on_metrics(
+        self, fault: MetricsMissing | MetricsFrozen | MetricsAbsurd | MetricsUnavailable
+    ) -> Undo:
+        faults = self._metrics.faults
+        if isinstance(fault, MetricsUnavailable):
+            faults.unavailable = True
+            return lambda: setattr(faults, "unavailable", False)
+        node = fault.node
+        if isinstance(fault, MetricsAbsurd):
+            faults.absurd[node] = fault.factor
+            return lambda: void(faults.absurd.pop(node, None))
+        names = faults.missing if isinstance(fault, MetricsMissing) else faults.frozen
+        names.add(node)
+        return lambda: names.discard(node)
+
+
+def void(_: object) -> None:
+    """Drop a value that an undo does not need."""

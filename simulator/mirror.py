@@ -1,0 +1,72 @@
+"""The cluster as parsed records, for the components that judge: scheduler and kubelets.
+
+The same state that the programs keep, fed from the store instead of from watches. It follows
+within the write, so whoever works on the event loop sees what was just written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from common.cluster.reader import READINGS, Reading
+from common.cluster.records import NodeRecord, PodRecord
+from common.cluster.snapshot import Snapshot
+from common.cluster.state import ClusterState
+from common.kube.reflector import Sink
+from common.kube.resources import LEASES
+from simulator.api import Change, EventType, Store
+from simulator.api.storage import Subscriber
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+_UNUSED: Final = frozenset({LEASES})
+
+
+class Mirror:
+    """Keeps a cluster state in step with a store."""
+
+    def __init__(self, store: Store) -> None:
+        self.state = ClusterState()
+        self._stops: list[Callable[[], None]] = []
+        for reading in READINGS:
+            if reading.resource not in _UNUSED:
+                follow = _follower(reading, reading.table(self.state))
+                self._stops.append(store.subscribe(reading.resource, follow, replay=True))
+
+    def snapshot(self) -> Snapshot:
+        """Return the cluster as it is now."""
+        return self.state.snapshot()
+
+    def pod(self, key: str) -> PodRecord | None:
+        """Return a pod by `namespace/name`; finished ones are known too."""
+        return self.state.pods.records.get(key)
+
+    def node(self, name: str) -> NodeRecord | None:
+        """Return a node."""
+        return self.state.nodes.records.get(name)
+
+    def close(self) -> None:
+        """Follow no longer."""
+        for stop in self._stops:
+            stop()
+
+
+def _follower(reading: Reading, table: Sink[Any]) -> Subscriber:  # Any: each its own struct
+    type_ = reading.type_
+
+    def follow(change: Change) -> None:
+        try:
+            wire = msgspec.convert(change.obj, type_)
+            if change.type is EventType.DELETED:
+                table.delete(wire)
+            else:
+                table.upsert(wire)
+        except ValueError as error:  # msgspec's errors are ValueErrors too
+            # The API takes what a component cannot read; that one object stays unknown.
+            log.warning("object not understood", object=change.entry.key, error=str(error))
+
+    return follow

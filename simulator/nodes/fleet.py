@@ -1,0 +1,301 @@
+"""All kubelets: they take the pods assigned to their nodes, start them and end them.
+
+A pod starts after a drawn delay, and ends a drawn moment after it was told to, at the latest
+when its grace is over. A dead kubelet does nothing of this and its pods are not measured; one
+that comes back goes on where the API stands then.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+import structlog
+
+from common.cluster.records import NodeName, PodRecord, PodUid
+from common.config.durations import Duration
+from common.kube.resources import NODES, PODS
+from common.kube.timestamps import parse_time
+from simulator.api import Change, DeleteOptions, EventType, Json, WorkQueue, timestamp
+from simulator.api.errors import Conflict, NotFound
+from simulator.build import OVERHEAD_CPU, OVERHEAD_MEMORY, STOP_AFTER, USAGE_CPU, USAGE_MEMORY
+from simulator.machinery import Machinery
+from simulator.mirror import Mirror
+from simulator.nodes import node_status, pod_status
+from simulator.nodes.admission import Rejection, rejection
+from simulator.nodes.kubelet import Kubelet, RunningPod
+from simulator.nodes.load import load_of
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+_NAME: Final = "kubelet"
+_REFUSED: Final = Rejection("UnexpectedAdmissionError", "Pod was rejected: a fault was asked for")
+_OVERHEAD: Final = {USAGE_CPU: "100m", USAGE_MEMORY: "512Mi"}
+
+
+@dataclass(slots=True)
+class Delays:
+    """How long starting and ending takes, in simulated seconds, from and to."""
+
+    start_s: tuple[float, float] = (1.0, 4.0)
+    stop_s: tuple[float, float] = (0.2, 1.0)
+    factor: float = 1.0
+    """Makes all starts slower."""
+    slow_nodes: dict[str, float] = field(default_factory=dict)
+    """Makes the starts on a node slower."""
+
+
+class Fleet:
+    """The kubelets of a cluster."""
+
+    def __init__(
+        self, machinery: Machinery, mirror: Mirror, *, delays: Delays | None = None
+    ) -> None:
+        self._m = machinery
+        self._store = machinery.store
+        self._mirror = mirror
+        self._queue: WorkQueue[str] = WorkQueue(_NAME, machinery.pace.clock)
+        self._addresses = itertools.count(1)
+        self.delays = delays or Delays()
+        self.kubelets: dict[str, Kubelet] = {}
+        self._store.subscribe(NODES, self._on_node, replay=True)
+        self._store.subscribe(PODS, self._on_pod, replay=True)
+
+    async def run(self) -> None:
+        """Run pods for ever."""
+        await self._queue.run(self.sync)
+
+    def work_off(self) -> None:
+        """Take in everything that has been assigned by now."""
+        self._queue.work_off(self.sync)
+
+    def kill(self, node: str) -> None:
+        """Let a kubelet fall silent, with its machine."""
+        kubelet = self.kubelets[node]
+        kubelet.alive = False
+        kubelet.silent_since_s = self._m.pace.elapsed_s()
+        for pod in kubelet.pods.values():
+            pod.reschedule(None)
+
+    def unready(self, node: str, why: str = "container runtime is down") -> None:
+        """Let a kubelet say that it cannot run pods."""
+        self.kubelets[node].ready = False
+        self._post(node, ready=False, why=why)
+
+    def revive(self, node: str) -> None:
+        """Let a kubelet speak again; it takes up what it finds."""
+        kubelet = self.kubelets[node]
+        kubelet.alive = kubelet.ready = True
+        kubelet.refusing = False
+        self._post(node)
+        for pod in tuple(kubelet.pods.values()):
+            pod.stop_at_s = None
+            self._resume(pod)
+        for record in self._assigned(node):
+            self._queue.add(record.key)
+
+    def silence_s(self, node: str) -> float:
+        """Return for how long a kubelet has been silent, in simulated seconds."""
+        kubelet = self.kubelets.get(node)
+        if kubelet is None or kubelet.alive:
+            return 0.0
+        return self._m.pace.elapsed_s() - kubelet.silent_since_s
+
+    def pods_on(self, node: str) -> list[Json]:
+        """Return the pods assigned to a node."""
+        found = [self._store.find(PODS, r.name, r.namespace) for r in self._assigned(node)]
+        return [pod for pod in found if pod is not None]
+
+    def _assigned(self, node: str) -> list[PodRecord]:
+        view = self._mirror.snapshot().nodes.get(NodeName(node))
+        return list(view.pods.values()) if view is not None else []
+
+    def _on_node(self, change: Change) -> None:
+        name = change.obj["metadata"]["name"]
+        if change.type is EventType.DELETED:
+            gone = self.kubelets.pop(name, None)
+            for pod in gone.pods.values() if gone is not None else ():
+                pod.reschedule(None)
+        elif name not in self.kubelets:
+            annotations = change.obj["metadata"].get("annotations") or {}
+            overhead = {
+                USAGE_CPU: annotations.get(OVERHEAD_CPU, _OVERHEAD[USAGE_CPU]),
+                USAGE_MEMORY: annotations.get(OVERHEAD_MEMORY, _OVERHEAD[USAGE_MEMORY]),
+            }
+            load = load_of(name, overhead, self._m.dice)
+            self.kubelets[name] = Kubelet(name, self._address("10.0"), load)
+            self._queue.add(f"/{name}")
+
+    def _on_pod(self, change: Change) -> None:
+        node = change.obj["spec"].get("nodeName")
+        if not node:
+            return
+        metadata = change.obj["metadata"]
+        if change.type is EventType.DELETED:
+            kubelet = self.kubelets.get(node)
+            if kubelet is not None:
+                kubelet.drop(PodUid(metadata["uid"]), self._m.pace.elapsed_s())
+        else:
+            self._queue.add(f"{metadata['namespace']}/{metadata['name']}")
+
+    def sync(self, key: str) -> None:
+        """Take the next step with a pod; a key without a namespace is a new node."""
+        namespace, _, name = key.partition("/")
+        if not namespace:
+            self._post(name)
+            for record in self._assigned(name):
+                self._queue.add(record.key)
+            return
+        pod = self._store.find(PODS, name, namespace)
+        kubelet = self.kubelets.get(pod["spec"].get("nodeName", "")) if pod is not None else None
+        if pod is None or kubelet is None or not kubelet.alive:
+            return
+        uid = PodUid(pod["metadata"]["uid"])
+        held = kubelet.pods.get(uid)
+        if "deletionTimestamp" in pod["metadata"]:
+            self._stop(kubelet, pod, held)
+        elif held is None and uid not in kubelet.rejected and not is_over(pod):
+            self._admit(kubelet, pod)
+
+    def _post(self, node: str, *, ready: bool = True, why: str = "") -> None:
+        kubelet = self.kubelets.get(node)
+        if kubelet is None or self._store.find(NODES, node) is None:
+            return
+        now, address = timestamp(self._m.pace.clock.now()), kubelet.address
+        self._store.modify(
+            NODES,
+            node,
+            lambda old: {
+                **old,
+                "status": node_status.posted(old, now, address=address, ready=ready, why=why),
+            },
+            status=True,
+        )
+
+    def _admit(self, kubelet: Kubelet, pod: Json) -> None:
+        key = _key(pod)
+        record, node = self._mirror.pod(key), self._mirror.node(kubelet.node)
+        if record is None or node is None:
+            return
+        others = [held.record for held in kubelet.pods.values() if not held.record.finished]
+        refused = _REFUSED if kubelet.refusing else rejection(record, node, others)
+        if refused is not None:
+            # Not in the same breath: its controller and the scheduler would spin.
+            kubelet.rejected.add(record.uid)
+            after_s = self._m.dice.between(*self.delays.stop_s, "reject", record.uid)
+            self._m.agenda.after(after_s, partial(self._reject, pod, refused))
+            return
+        annotations = pod["metadata"].get("annotations") or {}
+        names = tuple(each["name"] for each in pod["spec"]["containers"])
+        held = RunningPod(record, load_of(key, annotations, self._m.dice), names)
+        kubelet.pods[record.uid] = held
+        self._write(pod, lambda old, now: pod_status.preparing(old, now, kubelet.address))
+        low, high = self.delays.start_s
+        delay_s = self._m.dice.between(low, high, "start", key, record.uid)
+        delay_s *= self.delays.factor * self.delays.slow_nodes.get(kubelet.node, 1.0)
+        held.reschedule(self._m.agenda.after(delay_s, partial(self._start, kubelet, pod, held)))
+
+    def _reject(self, pod: Json, why: Rejection) -> None:
+        self._write(pod, lambda old, now: pod_status.rejected(old, why, now))
+        self._tell(pod, why.reason, why.message, "Reject", warning=True)
+
+    def _start(self, kubelet: Kubelet, pod: Json, held: RunningPod) -> None:
+        held.started_s = self._m.pace.elapsed_s()
+        address = self._address("10.64")
+        self._write(pod, lambda old, now: pod_status.running(old, now, address))
+        self._tell(pod, "Started", f"Started container {held.containers[0]}", "Start")
+
+    def _stop(self, kubelet: Kubelet, pod: Json, held: RunningPod | None) -> None:
+        if held is None:
+            self._remove(pod, killed=False)
+            return
+        grace_s = self._grace_left_s(pod)
+        wanted_s = self._stop_time_s(pod) if held.started_s is not None else 0.0
+        now_s = self._m.pace.elapsed_s()
+        due_s = now_s + min(wanted_s, grace_s)
+        if held.stop_at_s is None:
+            self._tell(pod, "Killing", f"Stopping container {held.containers[0]}", "Stop")
+        elif due_s >= held.stop_at_s:
+            # Some other change of a pod that is ending already.
+            return
+        held.stop_at_s = due_s
+        step = partial(self._remove, pod, killed=wanted_s > grace_s)
+        held.reschedule(self._m.agenda.after(due_s - now_s, step))
+
+    def _grace_left_s(self, pod: Json) -> float:
+        """Return what is left of the grace, in simulated seconds."""
+        metadata = pod["metadata"]
+        period_s = metadata.get("deletionGracePeriodSeconds") or 0
+        told = parse_time(metadata["deletionTimestamp"]) - period_s
+        # The stamp has whole seconds only: never count more than the period itself.
+        since_s = max(0.0, self._m.pace.clock.now() - told - 1.0) * self._m.pace.speed
+        return float(max(0.0, period_s - since_s))
+
+    def _stop_time_s(self, pod: Json) -> float:
+        text = (pod["metadata"].get("annotations") or {}).get(STOP_AFTER)
+        if text is not None:
+            try:
+                return Duration(text).seconds
+            except ValueError as error:
+                log.warning("stop time makes no sense", pod=_key(pod), error=str(error))
+        return self._m.dice.between(*self.delays.stop_s, "stop", _key(pod), pod["metadata"]["uid"])
+
+    def _remove(self, pod: Json, *, killed: bool) -> None:
+        """Write the last status and take the pod out of the API."""
+        metadata = pod["metadata"]
+        self._write(pod, lambda old, now: pod_status.ended(old, now, killed=killed))
+        options = DeleteOptions(grace_s=0, uid=metadata["uid"])
+        try:
+            self._store.delete(
+                PODS, metadata["name"], namespace=metadata["namespace"], options=options
+            )
+        except (NotFound, Conflict):
+            return
+
+    def _resume(self, held: RunningPod) -> None:
+        pod = self._store.find(PODS, held.record.name, held.record.namespace)
+        if pod is None or pod["metadata"]["uid"] != held.record.uid:
+            return
+        if held.started_s is None:
+            kubelet = self.kubelets[held.record.node]
+            step = partial(self._start, kubelet, pod, held)
+            held.reschedule(self._m.agenda.after(self.delays.start_s[1], step))
+        else:
+            self._write(pod, pod_status.ready_again)
+
+    def _write(self, pod: Json, change: Callable[[Json, str], Json]) -> None:
+        """Change the status of a pod, if it is still the same pod."""
+        metadata, now = pod["metadata"], timestamp(self._m.pace.clock.now())
+        current = self._store.find(PODS, metadata["name"], metadata["namespace"])
+        if current is None or current["metadata"]["uid"] != metadata["uid"]:
+            return
+        self._store.modify(
+            PODS,
+            metadata["name"],
+            lambda old: {**old, "status": change(old, now)},
+            namespace=metadata["namespace"],
+            status=True,
+        )
+
+    def _tell(
+        self, about: Json, reason: str, note: str, action: str, *, warning: bool = False
+    ) -> None:
+        self._m.recorder.tell(
+            about, by=_NAME, reason=reason, note=note, action=action, warning=warning
+        )
+
+    def _address(self, prefix: str) -> str:
+        high, low = divmod(next(self._addresses) % 65_536, 256)
+        return f"{prefix}.{high}.{low}"
+
+
+def is_over(pod: Json) -> bool:
+    """Tell whether a pod will never run again."""
+    return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+
+
+def _key(pod: Json) -> str:
+    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"

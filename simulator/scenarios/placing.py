@@ -1,0 +1,88 @@
+"""Where the pods of a scenario are at the beginning, so that its load is as it says.
+
+Pure: nodes with a target, pods with a usage, and which pod goes where. The largest pods come
+first, each to the node that is furthest below its target and has room for what the pod asks;
+replicas of one workload share a node only if there is no other. Targets are adjusted a little
+so that together they are what the pods use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+_MOST_OFF: Final = 0.15
+
+
+class PlacingError(ValueError):
+    """A load that the workloads of a scenario cannot make."""
+
+
+@dataclass(slots=True)
+class Place:
+    """A node that is to be used to some extent."""
+
+    name: str
+    target_milli: float
+    cpu_milli: int
+    mem_bytes: int
+    pods: int
+    used_milli: float = 0.0
+    workloads: dict[str, int] = field(default_factory=dict)
+
+    def has_room(self, piece: Piece) -> bool:
+        return (
+            self.pods > 0
+            and self.cpu_milli >= piece.cpu_milli
+            and self.mem_bytes >= piece.mem_bytes
+        )
+
+    def take(self, piece: Piece) -> None:
+        self.used_milli += piece.usage_milli
+        self.cpu_milli -= piece.cpu_milli
+        self.mem_bytes -= piece.mem_bytes
+        self.pods -= 1
+        self.workloads[piece.workload] = self.workloads.get(piece.workload, 0) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A pod to place: what it uses, and what it asks for."""
+
+    key: str
+    workload: str
+    usage_milli: float
+    cpu_milli: int
+    mem_bytes: int
+
+
+def place(pieces: Sequence[Piece], places: Sequence[Place]) -> Mapping[str, str]:
+    """Return the node of every pod; raise PlacingError if the load cannot be made."""
+    _match(pieces, places)
+    found: dict[str, str] = {}
+    for piece in sorted(pieces, key=lambda each: (-each.usage_milli, each.key)):
+        roomy = [each for each in places if each.has_room(piece)]
+        if not roomy:
+            raise PlacingError(f"no node has room for {piece.key}")
+        chosen = min(roomy, key=lambda each: _order(each, piece))
+        chosen.take(piece)
+        found[piece.key] = chosen.name
+    return found
+
+
+def _order(each: Place, piece: Piece) -> tuple[bool, int, float, str]:
+    missing = each.target_milli - each.used_milli
+    over = missing < piece.usage_milli / 2
+    return over, each.workloads.get(piece.workload, 0), -missing, each.name
+
+
+def _match(pieces: Sequence[Piece], places: Sequence[Place]) -> None:
+    used = sum(piece.usage_milli for piece in pieces)
+    wanted = sum(each.target_milli for each in places)
+    if wanted <= 0 or abs(used / wanted - 1) > _MOST_OFF:
+        raise PlacingError(
+            f"the workloads use {used / 1000:.1f} CPU, but the load asks for {wanted / 1000:.1f}"
+        )
+    for each in places:
+        each.target_milli *= used / wanted

@@ -1,0 +1,339 @@
+"""The scheduler's loop: take a pod, find a node, bind it, or say why not.
+
+One pod at a time, as the real one; extenders are awaited inside the cycle, and binding
+happens in the same turn as the decision. Whatever changed meanwhile is seen by the API, which
+refuses to bind a pod twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Final
+
+import structlog
+
+from common.clock import within
+from common.cluster.records import PodRecord, PodUid
+from common.fit import Candidate, Question
+from common.kube.resources import NODES, PODS
+from simulator.api import Change, EventType, Json, condition, timestamp, with_condition
+from simulator.api.errors import NotFound, Refusal
+from simulator.machinery import Machinery
+from simulator.mirror import Mirror
+from simulator.pace import turn
+from simulator.scheduler.choice import best, extender_scores, own_scores
+from simulator.scheduler.config import SchedulerConfig
+from simulator.scheduler.extenders import Extender, ExtenderError, extenders_of
+from simulator.scheduler.queue import QueuedPod, SchedulingQueue
+from simulator.scheduler.room import RoomMaker
+from simulator.scheduler.search import NodeOrder, diagnose, nodes_to_find
+from simulator.scheduler.verdicts import EXTENDER, NO_NODES, Diagnosis, Status
+from simulator.scheduler.wakeups import (
+    Happening,
+    node_happening,
+    pod_happening,
+    storage_kinds,
+)
+from simulator.scheduler.worlds import Worlds
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+_TURN_EVERY: Final = 10
+
+
+class Scheduler:
+    """Places the pods of its profiles."""
+
+    def __init__(
+        self, machinery: Machinery, mirror: Mirror, config: SchedulerConfig | None = None
+    ) -> None:
+        self._m = machinery
+        self._store = machinery.store
+        self._mirror = mirror
+        self.config = config or SchedulerConfig()
+        self.extenders: list[Extender] = extenders_of(
+            self.config.extenders, clock=machinery.pace.clock
+        )
+        self._names = self.config.scheduler_names
+        self.queue = SchedulingQueue(
+            machinery.pace.elapsed_s,
+            initial_backoff_s=self.config.pod_initial_backoff_seconds,
+            max_backoff_s=self.config.pod_max_backoff_seconds,
+        )
+        self._worlds = Worlds(machinery.store, mirror)
+        self._order: NodeOrder | None = None
+        self._placing: PodUid | None = None
+        self._start = 0
+        self._wake = asyncio.Event()
+        self._room = RoomMaker(machinery)
+        self.scheduled = 0
+        """How many pods it has placed."""
+        self._subscribe()
+
+    def _subscribe(self) -> None:
+        self._store.subscribe(PODS, self._on_pod, replay=True)
+        self._store.subscribe(NODES, self._on_node)
+        for resource in storage_kinds():
+            self._store.subscribe(resource, self._on_storage)
+
+    async def run(self) -> None:
+        """Schedule for ever."""
+        since_turn = 0
+        try:
+            while True:
+                pod = self.queue.pop()
+                if pod is None:
+                    await self._wait()
+                    continue
+                await self._try(pod)
+                since_turn += 1
+                if since_turn >= _TURN_EVERY:
+                    since_turn = 0
+                    await turn()
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Close the connections to extenders."""
+        for extender in self.extenders:
+            await extender.close()
+
+    async def _wait(self) -> None:
+        self._wake.clear()
+        due_s = self.queue.next_due_s()
+        if due_s is None:
+            await self._wake.wait()
+            return
+        left_s = self._m.pace.real_s(due_s - self._m.pace.elapsed_s())
+        with suppress(TimeoutError):
+            await within(self._m.pace.clock, max(left_s, 0.001), self._wake.wait())
+
+    def _on_pod(self, change: Change) -> None:
+        pod, uid = change.obj, PodUid(change.obj["metadata"]["uid"])
+        if pod["spec"].get("nodeName"):
+            self.queue.remove(uid)
+            self._happen(pod_happening(change))
+            if uid != self._placing:
+                self._worlds.on_pod(change)
+            return
+        metadata = pod["metadata"]
+        if change.type is EventType.DELETED or "deletionTimestamp" in metadata:
+            self.queue.remove(uid)
+        elif self._is_mine(pod):
+            if uid not in self.queue:
+                key = f"{metadata['namespace']}/{metadata['name']}"
+                self.queue.add(key, uid, pod["spec"].get("priority") or 0)
+                self._wake.set()
+            elif _has_changed(change):
+                self.queue.update(uid)
+                self._wake.set()
+
+    def _is_mine(self, pod: Json) -> bool:
+        spec = pod["spec"]
+        return spec.get("schedulerName") in self._names and not spec.get("schedulingGates")
+
+    def _on_node(self, change: Change) -> None:
+        old = change.old_obj
+        labels = change.obj["metadata"].get("labels")
+        if (
+            old is None
+            or change.type is EventType.DELETED
+            or old["metadata"].get("labels") != labels
+        ):
+            self._order = None
+        self._worlds.changed()
+        self._happen(node_happening(change))
+
+    def _on_storage(self, _: Change) -> None:
+        self._worlds.changed()
+        self._happen(Happening.STORAGE)
+
+    def _happen(self, happening: Happening | None) -> None:
+        if happening is not None and self.queue.happen(happening):
+            self._wake.set()
+
+    async def _try(self, queued: QueuedPod) -> None:
+        """Run one cycle for a pod."""
+        record = self._mirror.pod(queued.key)
+        namespace, _, name = queued.key.partition("/")
+        pod = self._store.find(PODS, name, namespace)
+        if pod is None or record is None or record.uid != queued.uid or record.node:
+            self.queue.remove(queued.uid)
+            return
+        try:
+            await self._cycle(queued, pod, record)
+        except ExtenderError as error:
+            self._fail(queued, pod, "SchedulerError", str(error))
+            self.queue.failed(queued, frozenset(), error=True)
+        except Refusal as refusal:
+            log.warning("pod not bound", pod=queued.key, error=refusal.message)
+            self.queue.failed(queued, frozenset(), error=True)
+        except Exception as error:
+            log.exception("scheduling failed", pod=queued.key, error=str(error))
+            self.queue.failed(queued, frozenset(), error=True)
+
+    async def _cycle(self, queued: QueuedPod, pod: Json, record: PodRecord) -> None:
+        world = self._worlds.current()
+        if not world.snapshot.nodes:
+            # Nobody refused it, so nothing in particular would wake it: it comes back by itself.
+            self._fail(queued, pod, "Unschedulable", NO_NODES)
+            self.queue.failed(queued, frozenset(), error=True)
+            return
+        if self._order is None:
+            self._order = NodeOrder.of(world.snapshot)
+        order = self._order
+        candidate = Candidate.of(record)
+        ask = world.ask(candidate)
+        feasible, diagnosis = await self._feasible(ask, pod, record, order)
+        if feasible:
+            node = await self._choose(ask, pod, record, feasible)
+            await self._bind(pod, node, candidate)
+            return
+        nominated, words = await self._room.make(
+            self._worlds.fresh(), candidate, record, pod, diagnosis, self.extenders
+        )
+        self._fail(queued, pod, "Unschedulable", diagnosis.words(words), nominated)
+        self.queue.failed(queued, frozenset(diagnosis.plugins))
+
+    async def _feasible(
+        self, ask: Question, pod: Json, record: PodRecord, order: NodeOrder
+    ) -> tuple[list[str], Diagnosis]:
+        """Return the nodes that can take a pod, after the extenders."""
+        promised = record.nominated_node
+        if (
+            promised
+            and promised in ask.world.snapshot.nodes
+            and not ask.refusals(promised, first=True)
+        ):
+            with suppress(ExtenderError):
+                alone = await self._filter(pod, [promised], Diagnosis(1))
+                if alone:
+                    return alone, Diagnosis(1)
+        mask = ask.mask()
+        enough = nodes_to_find(len(order), self.config.percentage(record.shape.scheduler_name))
+        start = self._start % len(order)
+        seen = order.window(mask, ask.index.facts.row_of, start, enough)
+        self._start = (start + len(seen.looked_at)) % len(order)
+        diagnosis = Diagnosis(len(order))
+        left = await self._filter(pod, list(seen.feasible), diagnosis) if seen.feasible else []
+        if left:
+            return left, diagnosis
+        fitting = set(seen.feasible)
+        refused = [name for name in seen.looked_at if name not in fitting]
+        found = diagnose(ask, refused, len(order))
+        found.statuses.update(diagnosis.statuses)
+        found.plugins |= diagnosis.plugins
+        return [], found
+
+    async def _filter(self, pod: Json, names: list[str], diagnosis: Diagnosis) -> list[str]:
+        """Pass nodes through the extenders, one after the other."""
+        left = names
+        for extender in self.extenders:
+            if not left:
+                break
+            if not extender.filters or not extender.is_interested(pod):
+                continue
+            try:
+                left, answer = await extender.filter(pod, left, self._node)
+            except ExtenderError as error:
+                if not extender.ignorable:
+                    raise
+                log.info("extender skipped", extender=extender.name, error=str(error))
+                continue
+            for node, reason in answer.failed.items():
+                diagnosis.statuses[node] = Status((reason,), curable=True)
+            for node, reason in answer.unresolvable.items():
+                diagnosis.statuses[node] = Status((reason,))
+        if len(left) != len(names):
+            diagnosis.plugins.add(EXTENDER)
+        return left
+
+    def _node(self, name: str) -> Json:
+        found = self._store.find(NODES, name)
+        return found if found is not None else {"metadata": {"name": name}}
+
+    async def _choose(self, ask: Question, pod: Json, record: PodRecord, names: list[str]) -> str:
+        if len(names) == 1:
+            return names[0]
+        own = own_scores(ask, names)
+        if not self.extenders:
+            return best(names, own, None, record, self._m.dice)
+        scored = await extender_scores(self.extenders, pod, names, self._node)
+        return best(names, own, scored, record, self._m.dice)
+
+    async def _bind(self, pod: Json, node: str, candidate: Candidate) -> None:
+        metadata = pod["metadata"]
+        name, namespace = metadata["name"], metadata["namespace"]
+        binder = next(
+            (e for e in self.extenders if e.config.bind_verb and e.is_interested(pod)), None
+        )
+        if binder is None or not await self._bound_by(binder, pod, node):
+            self._place(pod, node, candidate)
+        self.queue.remove(PodUid(metadata["uid"]))
+        self.scheduled += 1
+        self._tell(
+            pod, "Scheduled", f"Successfully assigned {namespace}/{name} to {node}", "Binding"
+        )
+
+    def _place(self, pod: Json, node: str, candidate: Candidate) -> None:
+        metadata = pod["metadata"]
+        self._placing = PodUid(metadata["uid"])
+        try:
+            self._store.bind(metadata["name"], metadata["namespace"], node, uid=metadata["uid"])
+        finally:
+            self._placing = None
+        pass
+
+    async def _bound_by(self, binder: Extender, pod: Json, node: str) -> bool:
+        """Have an extender bind a pod; tell whether the scheduler need not."""
+        try:
+            await binder.bind(pod, node)
+        except ExtenderError:
+            if not binder.ignorable:
+                raise
+            return False
+        return True
+
+    def _fail(
+        self,
+        queued: QueuedPod,
+        pod: Json,
+        reason: str,
+        words: str,
+        nominated: str | None = None,
+    ) -> None:
+        """Write down why a pod has no node; `nominated` is the one promised to it."""
+        metadata = pod["metadata"]
+        now = timestamp(self._m.pace.clock.now())
+        why = condition("PodScheduled", "False", now, reason=reason, message=words)
+
+        def told(old: Json) -> Json:
+            made = with_condition(old, why)
+            if nominated is None:
+                return made
+            status = {k: v for k, v in made["status"].items() if k != "nominatedNodeName"}
+            more = {"nominatedNodeName": nominated} if nominated else {}
+            return {**made, "status": {**status, **more}}
+
+        with suppress(NotFound):
+            self._store.modify(
+                PODS, metadata["name"], told, namespace=metadata["namespace"], status=True
+            )
+        self._tell(pod, "FailedScheduling", words, "Scheduling", warning=True)
+
+    def _tell(
+        self, pod: Json, reason: str, note: str, action: str, *, warning: bool = False
+    ) -> None:
+        name = pod["spec"].get("schedulerName", "default-scheduler")
+        self._m.recorder.tell(
+            pod, by=name, reason=reason, note=note, action=action, warning=warning
+        )
+
+
+def _has_changed(change: Change) -> bool:
+    """Tell whether a pod itself has changed, not only its status."""
+    old, new = change.old_obj, change.obj
+    if old is None or old["spec"] != new["spec"]:
+        return True
+    return any(old["metadata"].get(k) != new["metadata"].get(k) for k in ("labels", "annotations"))

@@ -1,0 +1,39 @@
+"""How evenly a cluster is used, from what was measured."""
+
+from __future__ import annotations
+
+from common.cluster.objects import Node, NodeStatus, ObjectMeta
+from common.cluster.state import ClusterState
+from simulator.api import Json
+from simulator.figures import look
+
+
+def measured(name: str, cpu: str) -> Json:
+    return {"metadata": {"name": name}, "usage": {"cpu": cpu, "memory": "1Ki"}}
+
+
+def cluster(*names: str) -> ClusterState:
+    state = ClusterState()
+    for name in names:
+        status = NodeStatus(allocatable={"cpu": "8", "memory": "1Gi", "pods": "10"})
+        state.nodes.upsert(Node(metadata=ObjectMeta(name=name), status=status))
+    return state
+
+
+def test_hot_nodes_and_the_spread_are_counted() -> None:
+    seen = look(
+        [measured("a", "7200m"), measured("b", "2000000000n")], cluster("a", "b").snapshot()
+    )
+    assert seen.percent == {"a": 90.0, "b": 25.0}
+    assert (seen.hot, seen.spread, seen.complete) == (1, 65.0, True)
+
+
+def test_an_unmeasured_node_makes_the_look_incomplete() -> None:
+    seen = look([measured("a", "1"), measured("gone", "1")], cluster("a", "b").snapshot())
+    assert list(seen.percent) == ["a"]
+    assert not seen.complete
+
+
+def test_nothing_measured_is_no_spread() -> None:
+    seen = look([], cluster("a").snapshot())
+    assert (seen.hot, seen.spread, seen.complete) == (0, None, False)
