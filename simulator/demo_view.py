@@ -70,8 +70,8 @@ class LiveView:
     """A bar for every node."""
 
     def __init__(self, name: str, description: str) -> None:
-        self._title = f"{name}: {description}"
         self._console = Console()
+        self._console.print(f"[bold]{name}[/bold]: {description}\n", highlight=False)
         self._live = Live(console=self._console, refresh_per_second=4)
 
     def __enter__(self) -> Self:
@@ -87,10 +87,10 @@ class LiveView:
         self._live.__exit__(kind, error, trace)
 
     def show(self, seen: Look, seconds: float, *, pods: int) -> None:
-        self._live.update(table_of(seen, self._title, f"{seconds:.0f} s · {line_of(seen, pods)}"))
+        self._live.update(table_of(seen, f"{seconds:.0f} s · {line_of(seen, pods)}"))
 
     def end(self, words: str) -> None:
-        self._console.print(words)
+        self._console.print(words, highlight=False)
 
 
 def line_of(seen: Look, pods: int) -> str:
@@ -104,9 +104,9 @@ def line_of(seen: Look, pods: int) -> str:
     )
 
 
-def table_of(seen: Look, title: str, caption: str) -> Table:
+def table_of(seen: Look, caption: str) -> Table:
     """Return one look as a table with bars."""
-    table = Table(title=title, caption=caption, box=None, pad_edge=False)
+    table = Table(caption=caption, caption_justify="left", box=None, pad_edge=False)
     table.add_column("node")
     table.add_column("CPU in use", min_width=_BAR)
     table.add_column("", justify="right")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -12,6 +13,7 @@ from common.cluster.snapshot import Snapshot
 from simulator.api import Json
 
 HOT_PERCENT: Final = 80.0
+_PARTS: Final = re.compile(r"([0-9]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,4 +48,10 @@ def look(measured: Iterable[Json], snapshot: Snapshot) -> Look:
         if view is not None and view.node.allocatable.cpu_milli > 0:
             used = milli(each["usage"]["cpu"])
             found[each["metadata"]["name"]] = 100.0 * used / view.node.allocatable.cpu_milli
-    return Look(dict(sorted(found.items())), len(snapshot.nodes))
+    by_name = sorted(found.items(), key=lambda each: _natural(each[0]))
+    return Look(dict(by_name), len(snapshot.nodes))
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Return a key that puts node-2 before node-10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in _PARTS.split(name)]

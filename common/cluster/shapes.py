@@ -259,7 +259,8 @@ def _host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
 
 def _claims(volumes: list[Volume] | tuple[()]) -> tuple[str, ...]:
     used = (v.persistent_volume_claim for v in volumes)
-    return tuple(sorted({c.claim_name for c in used if c is not None}))
+    # A claim that is mounted twice stands here twice: the scheduler looks for two volumes.
+    return tuple(sorted(c.claim_name for c in used if c is not None))
 
 
 def _disks(volume: Volume) -> list[Disk]:

@@ -48,7 +48,7 @@ def load_config(path: str | None, kind: type[C]) -> C:
     if path is None:
         return kind()
     try:
-        return _checked(read(_text(path)), kind)
+        return _checked(read(file_text(path)), kind)
     except Unreadable as error:
         problems = sorted(error.problems, key=lambda problem: problem.line)
         raise ConfigError(*(f"{path}: {problem}" for problem in problems)) from None
@@ -71,7 +71,7 @@ def load_settings_hash(config: LoadSettings) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _text(path: str) -> str:
+def file_text(path: str) -> str:
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()
@@ -86,7 +86,7 @@ def _checked(document: Document, kind: type[C]) -> C:
     values = {} if document.values is None else document.values
     if not isinstance(values, dict):
         raise Unreadable([Problem(1, "", "must be a block of keys")])
-    if wrong := _wrong_head(document, values, kind):
+    if wrong := wrong_head(document, values, kind):
         raise Unreadable(wrong)
     try:
         return kind.model_validate(values, by_alias=True, by_name=False)
@@ -95,7 +95,7 @@ def _checked(document: Document, kind: type[C]) -> C:
         raise Unreadable([_problem(document, kind, detail) for detail in details]) from None
 
 
-def _wrong_head(
+def wrong_head(
     document: Document, values: Mapping[str, Any], kind: type[Configuration]
 ) -> list[Problem]:
     """Judge apiVersion and kind first: in a file of another kind the rest is noise."""
@@ -126,7 +126,7 @@ def _problem(document: Document, kind: type[Configuration], detail: ErrorDetails
         (document.lines[place] for place in places if place in document.lines),
         document.line_of(path),
     )
-    return Problem(line, written(places[0]), _why(detail, _siblings(kind, path)))
+    return Problem(line, written(places[0]), explanation(detail, _siblings(kind, path)))
 
 
 def _siblings(kind: type[BaseModel], path: Path) -> list[str]:
@@ -152,7 +152,7 @@ def block_of(annotation: Any) -> type[BaseModel] | None:
     return next((found for part in inner if (found := block_of(part))), None)
 
 
-def _why(detail: ErrorDetails, siblings: list[str]) -> str:
+def explanation(detail: ErrorDetails, siblings: list[str]) -> str:
     context, shown = detail.get("ctx", {}), _shown(detail["input"])
     match detail["type"]:
         case "extra_forbidden":

@@ -242,6 +242,8 @@ class Endpoints:
         obj = call.obj(resource.kind, resource.api_version)
         strategy = call.kind.strategy
         if not isinstance(strategy, CustomStrategy):
+            if call.params.get("fieldValidation") == "Strict":
+                raise NotSupported("the simulator cannot validate built-in kinds strictly")
             return obj, {}
         self._check_custom_kind(call, obj)
         unknown = sorted(strategy.prune(obj))

@@ -109,6 +109,8 @@ class Collection:
         self.entries: dict[str, Entry] = {}
         self.compacted = version
         """The newest version whose successors are no longer all known."""
+        self.newest = version
+        """The version of the last change."""
         self.subscribers: list[Subscriber] = []
         self._namespaces: dict[str, dict[str, Entry]] = {}
         self._history: deque[Change] = deque()
@@ -152,6 +154,7 @@ class Collection:
         else:
             self.entries[key] = change.entry
             self._namespaces.setdefault(namespace, {})[key] = change.entry
+        self.newest = change.version
         self._history.append(change)
         if len(self._history) > self._longest:
             self.compacted = self._history.popleft().version

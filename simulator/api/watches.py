@@ -53,6 +53,7 @@ class Watch:
         self._backlog: list[bytes] = []
         self._wake = asyncio.Event()
         self._seen = 0
+        self._told = 0
         self._unsubscribe: Callable[[], None] = lambda: None
         self._begin(options)
 
@@ -68,10 +69,14 @@ class Watch:
         if not self._backlog and not self.ended:
             await self._wake.wait()
 
-    def bookmark(self, annotations: Json | None = None) -> None:
-        """Tell the client how far it has seen."""
-        version = str(self._storage.version)
-        metadata: Json = {"resourceVersion": version}
+    def bookmark(self) -> None:
+        """Tell the client how far it has seen, if that is news; the real server is as sparing."""
+        if self._storage.collection(self.kind.storage).newest > self._told:
+            self._bookmark({})
+
+    def _bookmark(self, annotations: Json) -> None:
+        self._told = self._storage.version
+        metadata: Json = {"resourceVersion": str(self._told)}
         if annotations:
             metadata["annotations"] = annotations
         resource = self.kind.resource
@@ -90,7 +95,7 @@ class Watch:
         if options.initial_events or (options.initial_events is None and not wanted):
             self._add_current(collection)
             if options.initial_events and options.bookmarks:
-                self.bookmark({INITIAL_EVENTS_END: "true"})
+                self._bookmark({INITIAL_EVENTS_END: "true"})
         elif wanted:
             if wanted < collection.compacted:
                 self._fail(Expired(_TOO_OLD))
@@ -99,6 +104,7 @@ class Watch:
             for change in collection.since(wanted):
                 self._on_change(change)
         self._seen = max(wanted, self._storage.version)
+        self._told = max(wanted, self._told)
         self._unsubscribe = self._storage.subscribe(self.kind.storage, self._on_change)
 
     def _add_current(self, collection: Collection) -> None:
@@ -117,6 +123,7 @@ class Watch:
         if self._namespace and namespace_of(change.entry.key) != self._namespace:
             return
         if self._matcher is None:
+            self._told = change.version
             if self._presenter.plain:
                 self._push(change.line)
             else:
@@ -135,6 +142,7 @@ class Watch:
             self._say(EventType.DELETED, _at_version(change.old, change.version))
 
     def _say(self, type_: EventType, entry: Entry) -> None:
+        self._told = max(self._told, entry.version)
         self._push(event_line(type_, self._presenter.item(entry)))
 
     def _push(self, line: bytes) -> None:

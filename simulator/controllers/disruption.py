@@ -8,7 +8,7 @@ minutes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from common.clock import Clock
@@ -19,6 +19,7 @@ from common.cluster.disruption import (
     counts_matching_pods,
     desired_healthy,
 )
+from common.cluster.selectors import Selector
 from common.kube.resources import (
     DEPLOYMENTS,
     PDBS,
@@ -41,8 +42,32 @@ _FINDERS: Final[dict[tuple[str, str], Resource]] = {
 }
 
 
+_NOTHING: Final[Mapping[str, _Coverage]] = {}
+
+
 class SyncFailed(Exception):
     """A budget's status cannot be computed; the words go into its condition."""
+
+
+class _Coverage:
+    """Which pods a budget covers; kept up to date, so that counting costs only those."""
+
+    __slots__ = ("pods", "selector", "wire")
+
+    def __init__(self, wire: Json | None, pods: Iterable[Json]) -> None:
+        self.wire = wire
+        self.selector: Selector = selector_of(wire)
+        self.pods: dict[str, Json] = {}
+        for pod in pods:
+            self.update(pod)
+
+    def update(self, pod: Json) -> bool:
+        """Take note of a pod; tell whether it is or was covered."""
+        name = pod["metadata"]["name"]
+        if self.selector.matches(pod["metadata"].get("labels") or {}):
+            self.pods[name] = pod
+            return True
+        return self.pods.pop(name, None) is not None
 
 
 class DisruptionController:
@@ -52,6 +77,7 @@ class DisruptionController:
         self._store = store
         self._clock = clock
         self._queue: WorkQueue[Key] = WorkQueue("disruption controller", clock)
+        self._coverage: dict[str, dict[str, _Coverage]] = {}
         store.subscribe(PDBS, self._on_budget, replay=True)
         store.subscribe(PODS, self._on_pod)
 
@@ -64,20 +90,25 @@ class DisruptionController:
         self._queue.work_off(self.sync)
 
     def _on_budget(self, change: Change) -> None:
-        if change.type is not EventType.DELETED:
-            self._queue.add(_key(change.obj))
+        namespace, name = key = _key(change.obj)
+        here = self._coverage.setdefault(namespace, {})
+        if change.type is EventType.DELETED:
+            here.pop(name, None)
+            return
+        known, wire = here.get(name), change.obj["spec"].get("selector")
+        if known is None or known.wire != wire:
+            here[name] = _Coverage(wire, self._store.list(PODS, namespace))
+        self._queue.add(key)
 
     def _on_pod(self, change: Change) -> None:
-        for obj in (change.obj, change.old_obj):
-            if obj is not None:
-                for budget in self._budgets_of(obj):
-                    self._queue.add(_key(budget))
-
-    def _budgets_of(self, pod: Json) -> list[Json]:
-        """Return the budgets that cover a pod; of several only one counts, as in Kubernetes."""
-        labels = pod["metadata"].get("labels") or {}
-        budgets = self._store.list(PDBS, pod["metadata"]["namespace"])
-        return [b for b in budgets if selector_of(b["spec"].get("selector")).matches(labels)]
+        namespace, name = _key(change.obj)
+        for budget, coverage in self._coverage.get(namespace, _NOTHING).items():
+            if change.type is EventType.DELETED:
+                covered = coverage.pods.pop(name, None) is not None
+            else:
+                covered = coverage.update(change.obj)
+            if covered:
+                self._queue.add((namespace, budget))
 
     def sync(self, key: Key) -> None:
         """Bring the status of one budget up to date."""
@@ -103,8 +134,8 @@ class DisruptionController:
 
     def _status_of(self, budget: Json) -> tuple[Json, float | None]:
         """Return the status of a budget, and when to look at it again by itself."""
-        selector = selector_of(budget["spec"].get("selector"))
-        pods = self._store.list(PODS, budget["metadata"]["namespace"], labels=selector)
+        namespace, name = _key(budget)
+        pods = tuple(self._coverage[namespace][name].pods.values())
         disrupted, recheck_s = self._still_disrupted(pods, budget)
         counts = self._counts(pods, budget["spec"], disrupted)
         status: Json = {

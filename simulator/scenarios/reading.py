@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from common.config import ConfigError, Configuration
 from common.config.document import Document, Problem, Unreadable, read, written
 from common.config.document import Path as KeyPath
-from common.config.loading import _text, _why, _wrong_head, block_of
+from common.config.loading import block_of, explanation, file_text, wrong_head
 from simulator.scenarios.schema import Scenario
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def load_scenario(name_or_path: str) -> Scenario:
 
 def _load(path: str) -> Scenario:
     try:
-        return _checked(read(_text(path)))
+        return _checked(read(file_text(path)))
     except Unreadable as error:
         problems = sorted(error.problems, key=lambda problem: problem.line)
         raise ConfigError(*(f"{path}: {problem}" for problem in problems)) from None
@@ -51,7 +51,7 @@ def _checked(document: Document) -> Scenario:
     if not isinstance(values, dict):
         raise Unreadable([Problem(1, "", "must be a block of keys")])
     # It asks nothing of the type but its name.
-    if wrong := _wrong_head(document, values, cast("type[Configuration]", Scenario)):
+    if wrong := wrong_head(document, values, cast("type[Configuration]", Scenario)):
         raise Unreadable(wrong)
     try:
         return Scenario.model_validate(values, by_alias=True, by_name=False)
@@ -66,7 +66,7 @@ def _problem(document: Document, detail: ErrorDetails) -> Problem:
     places: list[KeyPath] = [(*path, key) for key in keys] or [path]
     known = (document.lines[place] for place in places if place in document.lines)
     line = next(known, document.line_of(path))
-    return Problem(line, written(places[0]), _why(detail, _known_keys(path)))
+    return Problem(line, written(places[0]), explanation(detail, _known_keys(path)))
 
 
 def _known_keys(path: KeyPath) -> list[str]:

@@ -283,7 +283,7 @@ class Scheduler:
             self._store.bind(metadata["name"], metadata["namespace"], node, uid=metadata["uid"])
         finally:
             self._placing = None
-        pass
+        self._worlds.placed(candidate, node)
 
     async def _bound_by(self, binder: Extender, pod: Json, node: str) -> bool:
         """Have an extender bind a pod; tell whether the scheduler need not."""

@@ -274,7 +274,7 @@ def open_http(kubeconfig: Path) -> httpx.AsyncClient:
     config = yaml.safe_load(kubeconfig.read_text())
     cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"] or {}
     server: str = cluster["server"]
-    trust: ssl.SSLContext | bool = True
+    trust: ssl.SSLContext | bool = False
     if server.startswith("https"):
         authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
         trust = ssl.create_default_context(cadata=authority)

@@ -53,6 +53,8 @@ def nominated_pods(dice: Dice, case: ClusterCase) -> Iterator[Manifest]:
         pod["status"] = {"nominatedNodeName": name_of(dice.choice(case.nodes))}
         if dice.chance(0.8):
             pod["spec"]["priorityClassName"] = "fit-high" if dice.chance(0.8) else "fit-low"
+        if dice.chance(0.15):
+            pod["spec"]["schedulerName"] = "another-scheduler"
         for theme, share in PROMISED.items():
             if dice.chance(share):
                 theme(dice, case, pod)

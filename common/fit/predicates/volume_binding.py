@@ -55,8 +55,10 @@ class Waiting:
 
     claim: ClaimRecord
     made_by: StorageClassRecord
-    volumes: tuple[VolumeRecord, ...]
-    """What it could bind to, whichever the node; the smallest first."""
+    reserved: tuple[VolumeRecord, ...]
+    """Volumes that are kept for it; if there are any, no other will do."""
+    free: tuple[VolumeRecord, ...]
+    """What else it could bind to, whichever the node; the smallest first."""
 
     @property
     def selected_node(self) -> str:
@@ -152,14 +154,11 @@ def _sorted(usable: list[ClaimRecord], storage: Storage) -> Claims:
             continue
         if made_by is None or not made_by.waits_for_consumer or claim.volume:
             return Claims(refusals=(_UNBOUND,))
-        waiting.append(Waiting(claim, made_by, _bindable(claim, storage)))
+        suiting = [v for v in storage.of_class(claim.storage_class or "") if _suits(claim, v)]
+        reserved = tuple(volume for volume in suiting if volume.claim)
+        free = tuple(volume for volume in suiting if not volume.claim)
+        waiting.append(Waiting(claim, made_by, reserved, free))
     return Claims(bound=tuple(bound), waiting=tuple(waiting))
-
-
-def _bindable(claim: ClaimRecord, storage: Storage) -> tuple[VolumeRecord, ...]:
-    volumes = [v for v in storage.of_class(claim.storage_class or "") if _suits(claim, v)]
-    reserved = [volume for volume in volumes if volume.claim]
-    return tuple(reserved or volumes)
 
 
 def _suits(claim: ClaimRecord, volume: VolumeRecord) -> bool:
@@ -205,10 +204,11 @@ def _satisfied(waiting: tuple[Waiting, ...], node: NodeRecord) -> bool:
 
 
 def _choice(wait: Waiting, node: NodeRecord, taken: set[str]) -> VolumeRecord | None:
-    if wait.volumes and wait.volumes[0].claim:
+    reserved = [v for v in wait.reserved if v.name not in taken]
+    if reserved:
         # Of several that are reserved for it the real one takes the first it comes upon.
-        return wait.volumes[0] if all(reaches(v, node) for v in wait.volumes) else None
-    free = (v for v in wait.volumes if v.name not in taken)
+        return reserved[0] if all(reaches(v, node) for v in reserved) else None
+    free = (v for v in wait.free if v.name not in taken)
     return next((v for v in free if reaches(v, node)), None)
 
 

@@ -26,6 +26,16 @@ async def the_status_of_a_pod_is_changed_alone(api: Stand) -> None:
 
 
 @case
+async def the_status_of_a_pod_does_not_touch_its_owners(api: Stand) -> None:
+    await api.pod("web")
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "none", "uid": "1"}
+    body = {"metadata": {"ownerReferences": [owner]}, "status": {"phase": "Running"}}
+    made = (await api.patch(PODS, "web", body, "status")).expect(200)
+    assert made.body["status"]["phase"] == "Running"
+    assert "ownerReferences" not in made.metadata
+
+
+@case
 async def the_status_of_a_deployment_is_changed_alone(api: Stand) -> None:
     given = build.deployment("web", 0, namespace=api.namespace)
     (await api.create(DEPLOYMENTS, given)).expect(201)

@@ -147,6 +147,12 @@ async def test_server_side_apply_is_unsupported(api: SimulatedApi, http: httpx.A
     assert "server-side apply" in answer.json()["message"]
 
 
+async def test_strict_validation_of_built_in_kinds_says_so(http: httpx.AsyncClient) -> None:
+    query = {"fieldValidation": "Strict"}
+    answer = await http.post(PODS_PATH, json=build.pod("web"), params=query)
+    assert (answer.status_code, answer.json()["reason"]) == (501, "NotImplemented")
+
+
 def _definition(**version: Any) -> Json:
     schema = {"type": "object", "properties": {"spec": {"type": "object"}}}
     served = {"name": "v1", "served": True, "storage": True}

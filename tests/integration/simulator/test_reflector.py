@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -69,7 +70,9 @@ async def api(tmp_path: Path) -> AsyncIterator[SimulatedApi]:
 
 
 @asynccontextmanager
-async def reflecting(api: SimulatedApi) -> AsyncIterator[tuple[Shelf, Reflector[Pod]]]:
+async def reflecting(
+    api: SimulatedApi, settings: ReflectorSettings = SETTINGS
+) -> AsyncIterator[tuple[Shelf, Reflector[Pod]]]:
     shelf = Shelf()
     async with connect(kubeconfig=str(api.kubeconfig), clock=SYSTEM, qps=1000, burst=1000) as kube:
         reflector = Reflector(
@@ -77,7 +80,7 @@ async def reflecting(api: SimulatedApi) -> AsyncIterator[tuple[Shelf, Reflector[
             PODS,
             Pod,
             shelf,
-            settings=SETTINGS,
+            settings=settings,
             clock=SYSTEM,
             metrics=Metrics("test"),
             rng=random.Random(1),
@@ -143,9 +146,11 @@ async def test_gets_through_refusals(api: SimulatedApi) -> None:
 
 
 async def test_bookmarks_move_the_version_of_a_quiet_watch(api: SimulatedApi) -> None:
-    async with reflecting(api) as (_, reflector):
-        api.store.create(PODS, build.pod("elsewhere", namespace="kube-system"))
+    narrow = replace(SETTINGS, field_selector="spec.nodeName=here")
+    async with reflecting(api, narrow) as (shelf, reflector):
+        api.store.create(PODS, build.pod("elsewhere", node="there"))
         target = api.store.resource_version
         async with asyncio.timeout(20):
             while (reflector.resource_version or 0) < target:
                 await SYSTEM.sleep(0.01)
+        assert shelf.held == {}

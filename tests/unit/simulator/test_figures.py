@@ -37,3 +37,9 @@ def test_an_unmeasured_node_makes_the_look_incomplete() -> None:
 def test_nothing_measured_is_no_spread() -> None:
     seen = look([], cluster("a").snapshot())
     assert (seen.hot, seen.spread, seen.complete) == (0, None, False)
+
+
+def test_nodes_are_listed_as_people_count() -> None:
+    names = ["node-10", "node-2", "node-1"]
+    seen = look([measured(name, "1") for name in names], cluster(*names).snapshot())
+    assert list(seen.percent) == ["node-1", "node-2", "node-10"]
