@@ -19,10 +19,18 @@ from typing import Any
 
 import msgspec
 
-from common.cluster.objects import CSINode, Node, PersistentVolume, PersistentVolumeClaim, Pod
+from common.cluster.objects import (
+    Node,
+    Pod,
+)
 from common.cluster.records import NodeName, PodRecord, PodUid
 from common.cluster.snapshot import Snapshot
 from common.cluster.state import ClusterState
+from common.cluster.storage_objects import (
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+)
 from common.fit import Arrive, Candidate, FitIndex, Terminate, World
 from common.fit.scores import totals
 

@@ -38,6 +38,7 @@ class Mutant:
 REGISTRIES: tuple[Registry, ...] = (
     Registry("common.cluster.reader", "READINGS", ("tests/unit/test_roles.py",)),
     Registry("common.fit.predicates", "PREDICATES", ("tests/unit/fit/test_predicates.py",)),
+    Registry("common.fit.scores", "SCORES", ("tests/unit/fit/test_recorded.py",)),
 )
 
 

@@ -18,7 +18,6 @@ import structlog
 
 from common.clock import Clock
 from common.cluster.objects import (
-    CSINode,
     DaemonSet,
     Deployment,
     Job,
@@ -26,17 +25,20 @@ from common.cluster.objects import (
     Namespace,
     Node,
     Object,
-    PersistentVolume,
-    PersistentVolumeClaim,
     Pod,
     PodDisruptionBudget,
     PriorityClass,
     ReplicaSet,
     ReplicationController,
     StatefulSet,
-    StorageClass,
 )
 from common.cluster.state import ClusterState
+from common.cluster.storage_objects import (
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
 from common.kube import resources as kinds
 from common.kube.client import KubeClient
 from common.kube.reflector import Reflector, ReflectorSettings, Sink

@@ -10,20 +10,16 @@ from typing import Final
 
 from common.cluster.interning import Interner
 from common.cluster.objects import (
-    CSINode,
     DaemonSet,
     Deployment,
     Job,
     Lease,
     Namespace,
-    PersistentVolume,
-    PersistentVolumeClaim,
     PodDisruptionBudget,
     PriorityClass,
     ReplicaSet,
     ReplicationController,
     StatefulSet,
-    StorageClass,
 )
 from common.cluster.records import OwnerUid
 from common.cluster.shelf import Shelf
@@ -43,6 +39,12 @@ from common.cluster.storage import (
     priority_class_record,
     storage_class_record,
     volume_record,
+)
+from common.cluster.storage_objects import (
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
 )
 from common.cluster.tables import NodeTable, Oddity, PodTable, Seating, Table, WorkloadTable
 from common.cluster.workloads import (

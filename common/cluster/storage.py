@@ -10,18 +10,20 @@ import msgspec
 from common.cluster import quantity
 from common.cluster.interning import EMPTY, Interner
 from common.cluster.objects import (
-    CSINode,
     Lease,
     Namespace,
     ObjectMeta,
-    PersistentVolume,
-    PersistentVolumeClaim,
     PriorityClass,
-    StorageClass,
-    VolumeSpec,
 )
 from common.cluster.records import Owner, controller_of, kept_annotations, seconds
 from common.cluster.selectors import NodeSelector, Selector, from_label_selector
+from common.cluster.storage_objects import (
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeSpec,
+)
 
 FILESYSTEM: Final = "Filesystem"
 

@@ -9,22 +9,24 @@ from __future__ import annotations
 import msgspec
 
 from common.cluster.objects import (
-    CSINode,
     Namespace,
     Node,
-    PersistentVolume,
-    PersistentVolumeClaim,
     Pod,
     PriorityClass,
     ReplicaSet,
     StatefulSet,
-    StorageClass,
     Wire,
 )
 from common.cluster.records import PodRecord, key_of, pod_record
 from common.cluster.shapes import shape_of
 from common.cluster.snapshot import Snapshot
 from common.cluster.state import ClusterState
+from common.cluster.storage_objects import (
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
 from common.fit.candidate import Candidate
 from common.fit.index import FitIndex
 from common.fit.world import World

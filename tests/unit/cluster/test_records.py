@@ -8,19 +8,15 @@ import pytest
 
 from common.cluster.interning import Interner
 from common.cluster.objects import (
-    CSINode,
     DaemonSet,
     Deployment,
     Job,
     Lease,
     Namespace,
-    PersistentVolume,
-    PersistentVolumeClaim,
     PodDisruptionBudget,
     PriorityClass,
     ReplicationController,
     StatefulSet,
-    StorageClass,
 )
 from common.cluster.quantity import QuantityError
 from common.cluster.records import PodRecord, node_record, pod_record
@@ -33,6 +29,12 @@ from common.cluster.storage import (
     priority_class_record,
     storage_class_record,
     volume_record,
+)
+from common.cluster.storage_objects import (
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
 )
 from common.cluster.workloads import (
     budget_record,
