@@ -13,7 +13,7 @@ from controlplane.folder import Folder
 
 SITE = Site(
     Toolbox(Path("/cache/box")),
-    Folder(Path("/work/cp")),
+    Folder(Path("/srv/cp")),
     {name: 11000 + index for index, name in enumerate(PORTS)},
 )
 each_component = pytest.mark.parametrize("component", COMPONENTS, ids=NAMES)
@@ -30,7 +30,7 @@ def test_every_path_is_in_the_folder_or_in_the_toolbox(component: Component) -> 
     values = [argument.rpartition("=")[2] for argument in component.argv(SITE)]
     paths = [value for value in values if value.startswith("/")]
     assert paths
-    assert all(path.startswith(("/work/cp/", "/cache/box/")) for path in paths)
+    assert all(path.startswith(("/srv/cp/", "/cache/box/")) for path in paths)
 
 
 @each_component
