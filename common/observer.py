@@ -9,18 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import structlog
 
 from common.clock import Clock
-from common.cluster.reader import ClusterReader
+from common.cluster.reader import ClusterReader, Reading
+from common.cluster.records import PodUid
 from common.cluster.snapshot import Snapshot
 from common.config import Configuration, Prometheus
 from common.kube.backoff import Backoff
 from common.kube.client import KubeClient
 from common.kube.reflector import ReflectorSettings
-from common.load import EstimateSettings, LoadBook, LoadSettings, LoadView
+from common.load import (
+    NO_PREDECESSORS,
+    EstimateSettings,
+    Load,
+    LoadBook,
+    LoadSettings,
+    LoadView,
+)
 from common.metrics import Metrics
 from common.usage import SourceKind, UsageError, UsageSource
 from common.usage.auto import open_source
@@ -40,7 +49,13 @@ class Observer:
     """Keeps a reader and a load book in step with one cluster."""
 
     def __init__(
-        self, client: KubeClient, config: Configuration, *, clock: Clock, metrics: Metrics
+        self,
+        client: KubeClient,
+        config: Configuration,
+        *,
+        clock: Clock,
+        metrics: Metrics,
+        readings: Sequence[Reading] | None = None,
     ) -> None:
         self._client = client
         self._config = config
@@ -52,7 +67,11 @@ class Observer:
         self.source: str = config.usage_source.value
         """Which source is asked; what `auto` turned out to mean is known after the start."""
         self.reader: Final = ClusterReader(
-            client, settings=reflector_settings(config), clock=clock, metrics=metrics
+            client,
+            settings=reflector_settings(config),
+            clock=clock,
+            metrics=metrics,
+            readings=readings,
         )
         self._samples = metrics.counter(
             "usage_samples_total", "Rounds of measurements that were taken.", ("result",)
@@ -75,12 +94,15 @@ class Observer:
         """Return when usage has been read once; where nothing is measured, at once."""
         await self._sampled.wait()
 
-    async def look(self) -> Belief:
-        """Return the cluster as it is known now and what is believed of its load."""
+    async def look(self, predecessors: Mapping[PodUid, Load] = NO_PREDECESSORS) -> Belief:
+        """Return the cluster as it is known now and what is believed of its load.
+
+        `predecessors` says what the pods used that some of the pods replaced.
+        """
         snapshot, now_s = self.reader.state.snapshot(), self._clock.now()
         book = self._book or LoadBook(load_settings(self._config))
         async with self._turn:
-            load = await asyncio.to_thread(book.view, snapshot, now_s)
+            load = await asyncio.to_thread(book.view, snapshot, now_s, predecessors)
         self._unknown.set(load.unknown)
         return Belief(snapshot, load)
 

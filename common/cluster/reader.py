@@ -17,6 +17,7 @@ from typing import Any, Final
 import structlog
 
 from common.clock import Clock
+from common.cluster.migrations import Migration
 from common.cluster.objects import (
     DaemonSet,
     Deployment,
@@ -87,6 +88,9 @@ READINGS: Final[tuple[Reading, ...]] = (
     Reading(kinds.LEASES, Lease, lambda s: s.leases),
 )
 
+MIGRATION_READING: Final = Reading(kinds.MIGRATIONS, Migration, lambda s: s.migrations)
+"""Apart from the others, for a cluster that knows nothing of Evenkeel has no such kind."""
+
 
 class ClusterReader:
     """Keeps a state in step with an API server, and knows how well it does."""
@@ -126,6 +130,13 @@ class ClusterReader:
             await self.wait_synced()
             gc.collect()
             gc.freeze()
+
+    def reflector_of(self, resource: Resource) -> Reflector[Any]:
+        """Return the reflector of a kind that is read; raise LookupError for any other."""
+        for reflector in self.reflectors:
+            if reflector.resource == resource:
+                return reflector
+        raise LookupError(f"{resource.plural} are not read here")
 
     async def wait_synced(self) -> None:
         """Return when every kind has been listed once."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from common.cluster.migrations import MigrationRecord
 from common.cluster.records import NodeName, NodeRecord, OwnerUid, PodRecord, PodUid
 from common.cluster.resources import Resources
 from common.cluster.shelf import FrozenGroups
@@ -52,6 +53,8 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     csi_nodes: Mapping[str, CsiNodeRecord]
     priority_classes: Mapping[str, PriorityClassRecord]
     leases: Mapping[str, LeaseRecord]
+    migrations: Mapping[str, MigrationRecord] = msgspec.field(default_factory=dict)
+    """Empty where nobody reads them."""
     by_owner: FrozenGroups[OwnerUid, PodUid, PodRecord]
     by_namespace: FrozenGroups[str, PodUid, PodRecord]
     by_nomination: FrozenGroups[NodeName, PodUid, PodRecord]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from common.cluster.interning import Interner
+from common.cluster.migrations import Migration, MigrationRecord, migration_record
 from common.cluster.objects import (
     DaemonSet,
     Deployment,
@@ -108,6 +109,9 @@ class ClusterState:
             priority_class_record, shared, changed
         )
         self.leases: Final = Table[Lease, LeaseRecord](lease_record, shared, changed)
+        self.migrations: Final = Table[Migration, MigrationRecord](
+            migration_record, shared, changed
+        )
 
     @property
     def version(self) -> int:
@@ -144,4 +148,5 @@ class ClusterState:
             csi_nodes=self.csi_nodes.records.freeze(),
             priority_classes=self.priority_classes.records.freeze(),
             leases=self.leases.records.freeze(),
+            migrations=self.migrations.records.freeze(),
         )

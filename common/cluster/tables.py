@@ -31,6 +31,8 @@ W = TypeVar("W", bound=Object)
 R = TypeVar("R")
 
 Changed = Callable[[], None]
+Listener = Callable[[R | None, R | None], None]
+"""Told what a record was and what it is now; None where there is none."""
 Oddity = Callable[[str, str, str], None]
 """Told about (kind, key, cause) of objects that are kept but make no sense."""
 
@@ -44,7 +46,12 @@ class Table(Generic[W, R]):
         self._parse = parse
         self._shared = shared
         self._changed = changed
+        self._listeners: list[Listener[R]] = []
         self.records: Final[Shelf[str, R]] = Shelf()
+
+    def listen(self, listener: Listener[R]) -> None:
+        """Have every change told, after it was made, in the order of the changes."""
+        self._listeners.append(listener)
 
     def upsert(self, wire: W) -> None:
         self._put(key_of(wire.metadata), self._parse(wire, self._shared))
@@ -56,7 +63,7 @@ class Table(Generic[W, R]):
         old = self.records.pop(key)
         if old is not None:
             self._replaced(old, None)
-            self._changed()
+            self._tell(old, None)
 
     def keys(self) -> Iterable[str]:
         return iter(self.records)
@@ -67,7 +74,12 @@ class Table(Generic[W, R]):
             return
         self.records.put(key, new)
         self._replaced(old, new)
+        self._tell(old, new)
+
+    def _tell(self, old: R | None, new: R | None) -> None:
         self._changed()
+        for listener in self._listeners:
+            listener(old, new)
 
     def _replaced(self, old: R | None, new: R | None) -> None:
         """Keep what is derived from the records in step; nothing is, here."""

@@ -1,0 +1,200 @@
+"""Migrations: one pod's way from a source node to a target node, as the API keeps it.
+
+A Migration is the plan's word to everybody: the rebalancer writes it, every extender reads
+it and steers the replacement by it. `Migration` is the object on the wire, `MigrationRecord`
+what the cache keeps of it.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from common.cluster.interning import Interner
+from common.cluster.objects import Object
+from common.cluster.records import NodeName, OwnerUid, PodUid, seconds
+
+_CLOSED: Final = frozenset({"Completed", "Failed"})
+
+
+class Phase(StrEnum):
+    """How far a Migration is."""
+
+    PENDING = "Pending"
+    IN_PROGRESS = "InProgress"
+    COMPLETED = "Completed"
+    FAILED = "Failed"
+
+
+class Outcome(StrEnum):
+    """Where the replacement came to run."""
+
+    AS_PLANNED = "AsPlanned"
+    ALTERNATIVE = "Alternative"
+    ELSEWHERE = "Elsewhere"
+    BACK_ON_SOURCE = "BackOnSource"
+    UNGUIDED = "Unguided"
+    """The scheduler placed it without asking an extender."""
+    NOT_REPLACED = "NotReplaced"
+    """Scaled down, superseded or deleted meanwhile: nothing is missing."""
+
+
+class _Part(msgspec.Struct, rename="camel", omit_defaults=True):
+    """Base of the blocks of a Migration."""
+
+
+class PodRef(_Part, kw_only=True):
+    """The pod that is to move."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+class ControllerRef(_Part, kw_only=True):
+    """The controller that will create the replacement."""
+
+    api_version: str = ""
+    kind: str
+    name: str
+    uid: str
+
+
+class Amounts(_Part, kw_only=True):
+    """CPU and memory, used or asked for."""
+
+    cpu_milli: float = 0.0
+    memory_bytes: float = 0.0
+
+
+class MigrationSpec(_Part, kw_only=True):
+    """What was planned; never changes once it is written."""
+
+    pod: PodRef
+    controller: ControllerRef | None = None
+    """Who replaces the pod; none for a bare pod."""
+    workload: ControllerRef | None = None
+    """The top-level owner, for limits: of a ReplicaSet its Deployment."""
+    replacement_name: str = ""
+    """Of a bare pod: how its copy is called."""
+    completion_index: int | None = None
+    """Of an Indexed Job's pod."""
+    source: str
+    target: str
+    alternatives: tuple[str, ...] = ()
+    strategy: str
+    reason: str
+    message: str = ""
+    plan_id: str = ""
+    deadline: datetime
+    load: Amounts = msgspec.field(default_factory=Amounts)
+    """What the pod really uses: the replacement's estimate until it has samples."""
+    requests: Amounts = msgspec.field(default_factory=Amounts)
+    priority: int = 0
+
+
+class ReplacementRef(_Part, kw_only=True):
+    """The pod that took the moved one's place."""
+
+    name: str = ""
+    uid: str = ""
+    node: str = ""
+
+
+class MigrationStatus(_Part, kw_only=True):
+    """The part of the status that is read by more than its writer."""
+
+    phase: str = ""
+    outcome: str = ""
+    replacement: ReplacementRef | None = None
+    finished_at: datetime | None = None
+
+
+class Migration(Object, kw_only=True):
+    """The object on the wire."""
+
+    spec: MigrationSpec
+    status: MigrationStatus = msgspec.field(default_factory=MigrationStatus)
+
+
+class MigrationRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A Migration as the cache keeps it."""
+
+    name: str
+    uid: str
+    created_s: float
+    deadline_s: float
+    phase: str
+    outcome: str
+    finished_s: float | None
+    namespace: str
+    pod_name: str
+    pod_uid: PodUid
+    controller_kind: str
+    """Empty for a bare pod."""
+    controller_uid: OwnerUid
+    workload_uid: OwnerUid
+    replacement_name: str
+    completion_index: int | None
+    source: NodeName
+    target: NodeName
+    alternatives: tuple[NodeName, ...]
+    strategy: str
+    reason: str
+    plan_id: str
+    load_cpu_milli: float
+    load_mem_bytes: float
+    requests_cpu_milli: float
+    requests_mem_bytes: float
+    priority: int
+    replacement_uid: PodUid
+    """The pod that the controller found to be the replacement; empty while there is none."""
+    replacement_node: NodeName
+    withdrawn: bool
+    """It is being deleted."""
+
+    @property
+    def open(self) -> bool:
+        """Tell whether its replacement is still to be steered, its deadline aside."""
+        return self.phase not in _CLOSED and not self.withdrawn
+
+
+def migration_record(wire: Migration, shared: Interner) -> MigrationRecord:
+    """Return what the cache keeps of a Migration."""
+    meta, spec, status = wire.metadata, wire.spec, wire.status
+    found = status.replacement or ReplacementRef()
+    controller, workload = spec.controller, spec.workload or spec.controller
+    return MigrationRecord(
+        name=meta.name,
+        uid=meta.uid,
+        created_s=seconds(meta.creation_timestamp) or 0.0,
+        deadline_s=spec.deadline.timestamp(),
+        phase=shared.value(status.phase or Phase.PENDING.value),
+        outcome=shared.value(status.outcome),
+        finished_s=seconds(status.finished_at),
+        namespace=shared.value(spec.pod.namespace),
+        pod_name=spec.pod.name,
+        pod_uid=PodUid(spec.pod.uid),
+        controller_kind=shared.value(controller.kind if controller is not None else ""),
+        controller_uid=OwnerUid(controller.uid if controller is not None else ""),
+        workload_uid=OwnerUid(workload.uid if workload is not None else ""),
+        replacement_name=spec.replacement_name,
+        completion_index=spec.completion_index,
+        source=NodeName(shared.value(spec.source)),
+        target=NodeName(shared.value(spec.target)),
+        alternatives=tuple(NodeName(shared.value(name)) for name in spec.alternatives),
+        strategy=shared.value(spec.strategy),
+        reason=shared.value(spec.reason),
+        plan_id=spec.plan_id,
+        load_cpu_milli=spec.load.cpu_milli,
+        load_mem_bytes=spec.load.memory_bytes,
+        requests_cpu_milli=spec.requests.cpu_milli,
+        requests_mem_bytes=spec.requests.memory_bytes,
+        priority=spec.priority,
+        replacement_uid=PodUid(found.uid),
+        replacement_node=NodeName(found.node),
+        withdrawn=meta.deletion_timestamp is not None,
+    )

@@ -1,0 +1,1 @@
+"""Strategies: each looks at the cluster and states goals, never victims."""
