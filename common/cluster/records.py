@@ -110,11 +110,6 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return MIRROR_POD in self.annotations
 
 
-def key_of(metadata: ObjectMeta) -> str:
-    """Return `namespace/name`, or the name of what has no namespace."""
-    return f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
-
-
 def node_record(node: Node, shared: Interner) -> NodeRecord:
     """Parse a node; raises ValueError when a quantity is nonsense."""
     meta, status = node.metadata, node.status

@@ -18,7 +18,6 @@ from common.cluster.records import (
     OwnerUid,
     PodRecord,
     PodUid,
-    key_of,
     node_record,
     pod_record,
 )
@@ -26,6 +25,7 @@ from common.cluster.resources import Resources
 from common.cluster.shelf import Groups, Shelf
 from common.cluster.snapshot import NodeView
 from common.cluster.workloads import WorkloadRecord
+from common.kube.envelopes import key_of
 
 W = TypeVar("W", bound=Object)
 R = TypeVar("R")

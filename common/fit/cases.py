@@ -17,7 +17,7 @@ from common.cluster.objects import (
     StatefulSet,
     Wire,
 )
-from common.cluster.records import PodRecord, key_of, pod_record
+from common.cluster.records import PodRecord, pod_record
 from common.cluster.shapes import shape_of
 from common.cluster.snapshot import Snapshot
 from common.cluster.state import ClusterState
@@ -30,6 +30,7 @@ from common.cluster.storage_objects import (
 from common.fit.candidate import Candidate
 from common.fit.index import FitIndex
 from common.fit.world import World
+from common.kube.envelopes import key_of
 
 
 class Case(Wire):

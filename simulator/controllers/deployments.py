@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from common.kube.resources import DEPLOYMENTS, PODS, REPLICASETS
-from simulator.api import Change, EventType, Json, WorkQueue, timestamp
+from simulator.api import Change, EventType, Json, timestamp
+from simulator.controllers.controller import Controller, Key, key_of
 from simulator.controllers.deployment_status import deployment_status
 from simulator.controllers.owned_pods import (
     controller_of,
@@ -40,37 +41,14 @@ _NOT_COPIED: Final = frozenset(
 )
 _NAME: Final = "deployment-controller"
 
-Key = tuple[str, str]
 
-
-class DeploymentController:
+class DeploymentController(Controller):
     """Rolls Deployments out."""
 
     def __init__(self, machinery: Machinery) -> None:
-        self._store = machinery.store
-        self._clock = machinery.pace.clock
-        self._recorder = machinery.recorder
-        self._queue: WorkQueue[Key] = WorkQueue(_NAME, self._clock)
-        self._store.subscribe(DEPLOYMENTS, self._on_deployment, replay=True)
-        self._store.subscribe(REPLICASETS, self._on_set)
+        super().__init__(_NAME, DEPLOYMENTS, machinery)
+        self._store.subscribe(REPLICASETS, self._on_owned)
         self._store.subscribe(PODS, self._on_pod)
-
-    async def run(self) -> None:
-        """Roll out for ever."""
-        await self._queue.run(self.sync)
-
-    def work_off(self) -> int:
-        """Do everything that is to be done now; return how many were waiting."""
-        waiting = len(self._queue)
-        self._queue.work_off(self.sync)
-        return waiting
-
-    def _on_deployment(self, change: Change) -> None:
-        if change.type is not EventType.DELETED:
-            self._queue.add(_key(change.obj))
-
-    def _on_set(self, change: Change) -> None:
-        self._wake_owner(change.obj)
 
     def _on_pod(self, change: Change) -> None:
         """Recreating waits until the last old pod is gone, which no set tells."""
@@ -80,11 +58,6 @@ class DeploymentController:
             replica_set = self._store.find(REPLICASETS, reference["name"], namespace)
             if replica_set is not None:
                 self._wake_owner(replica_set)
-
-    def _wake_owner(self, replica_set: Json) -> None:
-        reference = controller_of(replica_set)
-        if reference is not None and reference["kind"] == "Deployment":
-            self._queue.add((replica_set["metadata"]["namespace"], reference["name"]))
 
     def sync(self, key: Key) -> None:
         """Take the next step of one Deployment."""
@@ -176,7 +149,7 @@ class DeploymentController:
         )
 
     def _set_revision(self, deployment: Json, new: Json, old: Sequence[Json]) -> None:
-        namespace, name = _key(deployment)
+        namespace, name = key_of(deployment)
         revision = max(max(map(_revision, old), default=0) + 1, _revision(new))
         if _revision(new) != revision:
             self._store.modify(
@@ -203,11 +176,11 @@ class DeploymentController:
             if not each["spec"]["replicas"] and not (each.get("status") or {}).get("replicas")
         ]
         for each in idle[: max(0, len(old) - limit)]:
-            namespace, name = _key(each)
+            namespace, name = key_of(each)
             self._store.delete(REPLICASETS, name, namespace=namespace)
 
     def _report(self, deployment: Json) -> None:
-        namespace, name = _key(deployment)
+        namespace, name = key_of(deployment)
         current = self._store.find(DEPLOYMENTS, name, namespace)
         if current is None:
             return
@@ -215,7 +188,7 @@ class DeploymentController:
         new, _ = _split(current, sets)
         wish = wish_of(current)
         status = deployment_status(
-            current, sets, new, wish.max_unavailable, timestamp(self._clock.now())
+            current, sets, new, wish.max_unavailable, timestamp(self._pace.clock.now())
         )
         if status != current.get("status"):
             self._store.modify(
@@ -306,7 +279,3 @@ def _annotated(obj: Json, more: Json) -> Json:
 def _revision(obj: Json) -> int:
     text = (obj["metadata"].get("annotations") or {}).get(REVISION, "0")
     return int(text) if text.isdecimal() else 0
-
-
-def _key(obj: Json) -> Key:
-    return obj["metadata"]["namespace"], obj["metadata"]["name"]

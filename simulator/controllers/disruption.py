@@ -33,8 +33,9 @@ from common.kube.timestamps import parse_time
 from simulator.api import Change, EventType, Json, Store, WorkQueue, is_ready, timestamp
 from simulator.api.strategies.budgets import with_allowed_condition
 from simulator.api.strategies.selectors import selector_of
+from simulator.controllers.controller import Key, key_of
+from simulator.controllers.owned_pods import controller_of
 
-Key = tuple[str, str]
 _FINDERS: Final[dict[tuple[str, str], Resource]] = {
     ("", "ReplicationController"): REPLICATIONCONTROLLERS,
     ("apps", "ReplicaSet"): REPLICASETS,
@@ -90,7 +91,7 @@ class DisruptionController:
         self._queue.work_off(self.sync)
 
     def _on_budget(self, change: Change) -> None:
-        namespace, name = key = _key(change.obj)
+        namespace, name = key = key_of(change.obj)
         here = self._coverage.setdefault(namespace, {})
         if change.type is EventType.DELETED:
             here.pop(name, None)
@@ -101,7 +102,7 @@ class DisruptionController:
         self._queue.add(key)
 
     def _on_pod(self, change: Change) -> None:
-        namespace, name = _key(change.obj)
+        namespace, name = key_of(change.obj)
         for budget, coverage in self._coverage.get(namespace, _NOTHING).items():
             if change.type is EventType.DELETED:
                 covered = coverage.pods.pop(name, None) is not None
@@ -134,7 +135,7 @@ class DisruptionController:
 
     def _status_of(self, budget: Json) -> tuple[Json, float | None]:
         """Return the status of a budget, and when to look at it again by itself."""
-        namespace, name = _key(budget)
+        namespace, name = key_of(budget)
         pods = tuple(self._coverage[namespace][name].pods.values())
         disrupted, recheck_s = self._still_disrupted(pods, budget)
         counts = self._counts(pods, budget["spec"], disrupted)
@@ -215,15 +216,6 @@ class DisruptionController:
         return owner["metadata"]["uid"], owner["spec"]["replicas"]
 
 
-def controller_of(obj: Json) -> Json | None:
-    """Return the reference to the owner that controls an object."""
-    for reference in obj["metadata"].get("ownerReferences") or ():
-        if reference.get("controller"):
-            found: Json = reference
-            return found
-    return None
-
-
 def _no_scale(store: Store, reference: Json) -> str:
     kind = store.kinds.find(reference["apiVersion"], reference["kind"])
     if kind is None:
@@ -231,7 +223,3 @@ def _no_scale(store: Store, reference: Json) -> str:
     resource = kind.resource
     name = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
     return f"{name} does not implement the scale subresource"
-
-
-def _key(obj: Json) -> Key:
-    return obj["metadata"]["namespace"], obj["metadata"]["name"]

@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import Final
 
 from common.kube.resources import PODS, REPLICASETS
-from simulator.api import Change, EventType, Json, WorkQueue, is_ready
+from simulator.api import Json, is_ready
 from simulator.api.errors import Forbidden, NotFound
+from simulator.controllers.controller import Controller, Key, key_of
 from simulator.controllers.deletion_rank import to_delete
 from simulator.controllers.owned_pods import (
     controller_of,
@@ -27,38 +28,13 @@ from simulator.machinery import Machinery
 BURST: Final = 500
 _NAME: Final = "replicaset-controller"
 
-Key = tuple[str, str]
 
-
-class ReplicaSetController:
+class ReplicaSetController(Controller):
     """Keeps ReplicaSets at their size."""
 
     def __init__(self, machinery: Machinery) -> None:
-        self._store = machinery.store
-        self._pace = machinery.pace
-        self._recorder = machinery.recorder
-        self._queue: WorkQueue[Key] = WorkQueue(_NAME, machinery.pace.clock)
-        self._store.subscribe(REPLICASETS, self._on_set, replay=True)
-        self._store.subscribe(PODS, self._on_pod)
-
-    async def run(self) -> None:
-        """Keep sizes for ever."""
-        await self._queue.run(self.sync)
-
-    def work_off(self) -> int:
-        """Do everything that is to be done now; return how many sets were looked at."""
-        waiting = len(self._queue)
-        self._queue.work_off(self.sync)
-        return waiting
-
-    def _on_set(self, change: Change) -> None:
-        if change.type is not EventType.DELETED:
-            self._queue.add(_key(change.obj))
-
-    def _on_pod(self, change: Change) -> None:
-        reference = controller_of(change.obj)
-        if reference is not None and reference["kind"] == "ReplicaSet":
-            self._queue.add((change.obj["metadata"]["namespace"], reference["name"]))
+        super().__init__(_NAME, REPLICASETS, machinery)
+        self._store.subscribe(PODS, self._on_owned)
 
     def sync(self, key: Key) -> None:
         """Bring one set to its size, and its status up to date."""
@@ -76,7 +52,7 @@ class ReplicaSetController:
         if surplus < 0:
             self._create(replica_set, min(-surplus, BURST))
             if -surplus > BURST:
-                self._queue.add(_key(replica_set))
+                self._queue.add(key_of(replica_set))
         elif surplus > 0:
             now = self._pace.clock.now()
             for pod in to_delete(active, self._related(replica_set), surplus, now):
@@ -112,7 +88,7 @@ class ReplicaSetController:
         return [pod for each in sets for pod in pods_of(self._store, each) if is_active(pod)]
 
     def _report(self, replica_set: Json) -> None:
-        namespace, name = _key(replica_set)
+        namespace, name = key_of(replica_set)
         status = self._status(replica_set)
         if status != replica_set.get("status"):
             self._store.modify(
@@ -131,7 +107,7 @@ class ReplicaSetController:
         waits = [waits_s(pod, least_s, now) for pod in active]
         soon = [wait for wait in waits if wait]
         if soon:
-            self._queue.add_after(_key(replica_set), min(soon))
+            self._queue.add_after(key_of(replica_set), min(soon))
         labels = replica_set["spec"]["template"]["metadata"].get("labels") or {}
         counts = {
             "fullyLabeledReplicas": sum(
@@ -152,7 +128,3 @@ class ReplicaSetController:
         self._recorder.tell(
             about, by=_NAME, reason=reason, note=note, action=action, warning=warning
         )
-
-
-def _key(obj: Json) -> Key:
-    return obj["metadata"]["namespace"], obj["metadata"]["name"]

@@ -13,17 +13,14 @@ from typing import Final
 from common.kube.resources import PODS, PVCS, STATEFULSETS
 from simulator.api import (
     CONTROLLER_REVISIONS,
-    Change,
     DeleteOptions,
-    EventType,
     Json,
-    WorkQueue,
     is_ready,
 )
 from simulator.api.errors import AlreadyExists, Forbidden, NotFound
+from simulator.controllers.controller import Controller, Key, key_of
 from simulator.controllers.ordinals import Action, Deed, Member, SetWish, actions
 from simulator.controllers.owned_pods import (
-    controller_of,
     is_over,
     is_terminating,
     new_pod,
@@ -39,38 +36,13 @@ REVISION_LABEL: Final = "controller-revision-hash"
 _NAME: Final = "statefulset-controller"
 _ORDINAL: Final = re.compile(r"(.*)-([0-9]+)", re.ASCII)
 
-Key = tuple[str, str]
 
-
-class StatefulSetController:
+class StatefulSetController(Controller):
     """Keeps StatefulSets in order."""
 
     def __init__(self, machinery: Machinery) -> None:
-        self._store = machinery.store
-        self._pace = machinery.pace
-        self._recorder = machinery.recorder
-        self._queue: WorkQueue[Key] = WorkQueue(_NAME, machinery.pace.clock)
-        self._store.subscribe(STATEFULSETS, self._on_set, replay=True)
-        self._store.subscribe(PODS, self._on_pod)
-
-    async def run(self) -> None:
-        """Keep order for ever."""
-        await self._queue.run(self.sync)
-
-    def work_off(self) -> int:
-        """Do everything that is to be done now; return how many were waiting."""
-        waiting = len(self._queue)
-        self._queue.work_off(self.sync)
-        return waiting
-
-    def _on_set(self, change: Change) -> None:
-        if change.type is not EventType.DELETED:
-            self._queue.add(_key(change.obj))
-
-    def _on_pod(self, change: Change) -> None:
-        reference = controller_of(change.obj)
-        if reference is not None and reference["kind"] == "StatefulSet":
-            self._queue.add((change.obj["metadata"]["namespace"], reference["name"]))
+        super().__init__(_NAME, STATEFULSETS, machinery)
+        self._store.subscribe(PODS, self._on_owned)
 
     def sync(self, key: Key) -> None:
         """Take the next step of one set."""
@@ -94,7 +66,7 @@ class StatefulSetController:
                 continue
             wait = None if is_terminating(pod) else self._wait_s(stateful_set, pod)
             if wait:
-                self._queue.add_after(_key(stateful_set), wait)
+                self._queue.add_after(key_of(stateful_set), wait)
             found[ordinal] = Member(
                 revision=(pod["metadata"].get("labels") or {}).get(REVISION_LABEL, ""),
                 available=wait == 0.0,
@@ -109,7 +81,7 @@ class StatefulSetController:
 
     def _revision_of(self, stateful_set: Json) -> str:
         """Return the name of the set's revision, which is kept as an object of its own."""
-        namespace, name = _key(stateful_set)
+        namespace, name = key_of(stateful_set)
         template = stateful_set["spec"]["template"]
         revision = f"{name}-{template_hash(template)}"
         if self._store.find(CONTROLLER_REVISIONS, revision, namespace) is None:
@@ -130,7 +102,7 @@ class StatefulSetController:
         return revision
 
     def _do(self, stateful_set: Json, action: Action) -> None:
-        namespace, name = _key(stateful_set)
+        namespace, name = key_of(stateful_set)
         pod_name = f"{name}-{action.ordinal}"
         if action.deed is Deed.DELETE:
             self._delete(stateful_set, pod_name)
@@ -146,13 +118,13 @@ class StatefulSetController:
         except (AlreadyExists, Forbidden) as refusal:
             words = f"create Pod {pod_name} in StatefulSet {name} failed error: {refusal.message}"
             self._tell(stateful_set, "FailedCreate", words, warning=True)
-            self._queue.add_after(_key(stateful_set), self._pace.real_s(1.0))
+            self._queue.add_after(key_of(stateful_set), self._pace.real_s(1.0))
             return
         words = f"create Pod {pod_name} in StatefulSet {name} successful"
         self._tell(stateful_set, "SuccessfulCreate", words)
 
     def _delete(self, stateful_set: Json, pod_name: str) -> None:
-        namespace, name = _key(stateful_set)
+        namespace, name = key_of(stateful_set)
         try:
             self._store.delete(PODS, pod_name, namespace=namespace, options=DeleteOptions())
         except NotFound:
@@ -178,7 +150,7 @@ class StatefulSetController:
             pod["spec"] = {**pod["spec"], "volumes": volumes}
 
     def _report(self, stateful_set: Json, current: str, update: str) -> None:
-        namespace, name = _key(stateful_set)
+        namespace, name = key_of(stateful_set)
         status = self._status(stateful_set, current, update)
         if status != stateful_set.get("status"):
             self._store.modify(
@@ -250,7 +222,3 @@ def _identified(pod: Json, stateful_set: Json, action: Action, name: str) -> Jso
     if stateful_set["spec"].get("serviceName"):
         spec["subdomain"] = stateful_set["spec"]["serviceName"]
     return {**pod, "metadata": {**pod["metadata"], "name": name, "labels": labels}, "spec": spec}
-
-
-def _key(obj: Json) -> Key:
-    return obj["metadata"]["namespace"], obj["metadata"]["name"]
