@@ -21,7 +21,7 @@ from typing import Any
 
 import httpx
 
-from bench.synthetic import Size, serve
+from bench.synthetic import Size, kubeconfig, serve
 from common.clock import SYSTEM
 from common.cluster.reader import ClusterReader
 from common.kube.client import connect
@@ -102,8 +102,8 @@ async def _read(options: argparse.Namespace) -> Figures:
     before = _memory_mb("VmRSS")
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        kubeconfig = _kubeconfig(Path(folder), options.port)
-        async with connect(kubeconfig=kubeconfig, qps=0, clock=SYSTEM) as client:
+        config = kubeconfig(Path(folder), options.port)
+        async with connect(kubeconfig=config, qps=0, clock=SYSTEM) as client:
             reader = ClusterReader(
                 client, settings=ReflectorSettings(), clock=SYSTEM, metrics=Metrics("bench")
             )
@@ -157,7 +157,7 @@ def _official(options: argparse.Namespace) -> None:
     from kubernetes.informer import SharedInformer
 
     with tempfile.TemporaryDirectory() as folder:
-        config.load_kube_config(_kubeconfig(Path(folder), options.port))
+        config.load_kube_config(kubeconfig(Path(folder), options.port))
         started = time.perf_counter()
         informer = SharedInformer(list_func=client.CoreV1Api().list_pod_for_all_namespaces)
         informer.start()
@@ -175,21 +175,6 @@ def _official(options: argparse.Namespace) -> None:
         found["event_us"] = (time.process_time() - spent) / options.events * 1e6
     print(json.dumps(found), flush=True)
     os._exit(0)  # its thread sits in a watch that never ends
-
-
-def _kubeconfig(folder: Path, port: int) -> str:
-    path = folder / "kubeconfig"
-    entry = {"cluster": "bench", "user": "bench"}
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "bench",
-        "clusters": [{"name": "bench", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
-        "users": [{"name": "bench", "user": {}}],
-        "contexts": [{"name": "bench", "context": entry}],
-    }
-    path.write_text(json.dumps(config))
-    return str(path)
 
 
 def _memory_mb(field: str) -> float:

@@ -2,7 +2,8 @@
 
 The objects are as large as real ones (status, container states and managed fields
 included), so that reading them costs what it costs in production. They are made from one
-template by replacing bytes: the server must not be what is measured.
+template by replacing bytes: the server must not be what is measured. Usage is measured for
+all of them, now; Leases are taken and forgotten; there are no other objects.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from aiohttp import web
@@ -20,6 +23,7 @@ from simulator import build
 
 REPLICAS = 30
 _STAMP = "2026-11-16T08:00:00Z"
+_USAGE = "metrics.k8s.io"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,7 @@ class Cluster:
         self.size = size
         self._pod = _Template(_pod())
         self._node = _Template(_node())
+        self._usage: dict[str, bytes] = {}
 
     def pod(self, number: int, version: int) -> bytes:
         workload = number // REPLICAS
@@ -46,6 +51,7 @@ class Cluster:
             WORKLOAD=f"{workload:05d}",
             NODE=f"{number % self.size.nodes:05d}",
             TEAM=f"{workload % 40:03d}",
+            READY=f"{version // 60 % 60:02d}:{version % 60:02d}",
         )
 
     def node(self, number: int, version: int) -> bytes:
@@ -55,6 +61,15 @@ class Cluster:
         """Return how many there are of a kind, and what makes one of them."""
         kinds = {"pods": (self.size.pods, self.pod), "nodes": (self.size.nodes, self.node)}
         return kinds.get(plural, (0, None))
+
+    def usage(self, plural: str) -> bytes:
+        """Return the measurements of all nodes or pods, taken a moment ago."""
+        if plural not in self._usage:
+            make = _node_usage if plural == "nodes" else _pod_usage
+            items = ",".join(make(n) for n in range(self.items(plural)[0]))
+            self._usage[plural] = f'{{"metadata":{{}},"items":[{items}]}}'.encode()
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        return self._usage[plural].replace(b"@NOW@", now.encode())
 
 
 class _Template:
@@ -81,10 +96,23 @@ class Server:
         app = web.Application()
         app.router.add_post("/events/{count}", self._emit)
         app.router.add_get("/{path:api.*}", self._read)
+        for method in ("POST", "PUT", "PATCH", "DELETE"):
+            app.router.add_route(method, "/{path:api.*/leases.*}", self._take)
         return app
+
+    async def _take(self, request: web.Request) -> web.Response:
+        lease = json.loads(await request.read() or b"{}")
+        self._version += 1
+        lease.setdefault("metadata", {})["resourceVersion"] = str(self._version)
+        return web.json_response(lease)
 
     async def _read(self, request: web.Request) -> web.StreamResponse:
         plural = request.path.rpartition("/")[2]
+        if "/leases/" in request.path:
+            raise web.HTTPNotFound
+        if _USAGE in request.path:
+            body = await asyncio.to_thread(self._cluster.usage, plural)
+            return web.Response(body=body, content_type="application/json")
         return await (self._watch if "watch" in request.query else self._list)(request, plural)
 
     async def _list(self, request: web.Request, plural: str) -> web.StreamResponse:
@@ -128,6 +156,22 @@ async def serve(size: Size, announce: Any) -> None:
     await site.start()
     announce(runner.addresses[0][1])
     await asyncio.Event().wait()
+
+
+def kubeconfig(folder: Path, port: int | str) -> str:
+    """Write how to reach the cluster that is served on this port; return the file."""
+    path = folder / "kubeconfig"
+    entry = {"cluster": "bench", "user": "bench"}
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "bench",
+        "clusters": [{"name": "bench", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+        "users": [{"name": "bench", "user": {}}],
+        "contexts": [{"name": "bench", "context": entry}],
+    }
+    path.write_text(json.dumps(config))
+    return str(path)
 
 
 def _pod() -> build.Manifest:
@@ -180,7 +224,7 @@ def _pod() -> build.Manifest:
             {"type": kind, "status": "True", "lastTransitionTime": _STAMP, "lastProbeTime": None}
             for kind in ("PodReadyToStartContainers", "Initialized", "PodScheduled")
         ]
-        + [{"type": "Ready", "status": "True", "lastTransitionTime": _STAMP}],
+        + [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-16T08:@READY@Z"}],
         "containerStatuses": [
             {
                 "name": "app",
@@ -209,6 +253,23 @@ def _node() -> build.Manifest:
         ],
     }
     return made
+
+
+def _pod_usage(number: int) -> str:
+    workload = number // REPLICAS
+    usage = f'{{"cpu":"{50 + number * 37 % 400}m","memory":"{100 + number * 53 % 400}Mi"}}'
+    name = f"web-{workload:05d}-7d9f8c6b5-{number:07d}"
+    return (
+        f'{{"metadata":{{"name":"{name}","namespace":"team-{workload % 40:03d}"}},'
+        f'"timestamp":"@NOW@","window":"15s","containers":[{{"name":"app","usage":{usage}}}]}}'
+    )
+
+
+def _node_usage(number: int) -> str:
+    return (
+        f'{{"metadata":{{"name":"node-{number:05d}.example.internal"}},"timestamp":"@NOW@",'
+        f'"window":"15s","usage":{{"cpu":"{4000 + number * 7 % 3500}m","memory":"12Gi"}}}}'
+    )
 
 
 def _stamp(manifest: build.Manifest, uid: str, **metadata: str) -> None:

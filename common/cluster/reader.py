@@ -57,6 +57,8 @@ class Reading:
     type_: type[Object]
     table: Callable[[ClusterState], Sink[Any]]  # Any: each table takes its own wire struct
     field_selector: str = ""
+    optional: bool = False
+    """Whether work can begin without it."""
 
 
 READINGS: Final[tuple[Reading, ...]] = (
@@ -88,7 +90,9 @@ READINGS: Final[tuple[Reading, ...]] = (
     Reading(kinds.LEASES, Lease, lambda s: s.leases),
 )
 
-MIGRATION_READING: Final = Reading(kinds.MIGRATIONS, Migration, lambda s: s.migrations)
+MIGRATION_READING: Final = Reading(
+    kinds.MIGRATIONS, Migration, lambda s: s.migrations, optional=True
+)
 """Apart from the others, for a cluster that knows nothing of Evenkeel has no such kind."""
 
 
@@ -108,6 +112,8 @@ class ClusterReader:
             "objects_odd_total", "Objects that are kept but make no sense.", ("kind", "cause")
         )
         self.state: Final = ClusterState(self._tell_odd)
+        readings = READINGS if readings is None else readings
+        self._needed = frozenset(r.resource for r in readings if not r.optional)
         self.reflectors: Final = tuple(
             Reflector(
                 client,
@@ -119,7 +125,7 @@ class ClusterReader:
                 metrics=metrics,
                 rng=random.Random(),
             )
-            for reading in (READINGS if readings is None else readings)
+            for reading in readings
         )
 
     async def run(self) -> None:
@@ -139,9 +145,10 @@ class ClusterReader:
         raise LookupError(f"{resource.plural} are not read here")
 
     async def wait_synced(self) -> None:
-        """Return when every kind has been listed once."""
+        """Return when every kind that is needed has been listed once."""
         for reflector in self.reflectors:
-            await reflector.wait_synced()
+            if reflector.resource in self._needed:
+                await reflector.wait_synced()
 
     def why_not_synced(self) -> str | None:
         """Name the kinds that are missing or stale; None when all is well."""

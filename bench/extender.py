@@ -1,0 +1,241 @@
+"""How long the extender takes to answer, with a large cluster in its cache and watches busy.
+
+Starts the program itself against a synthetic cluster, asks over one kept connection as
+kube-scheduler does, and prints quantiles of the round trip per verb and number of nodes,
+beside the same requests to a server that answers without looking. Meanwhile watch events
+arrive at a steady rate and usage is sampled.
+
+    python -m bench.extender [--nodes N] [--pods N] [--rate EVENTS_PER_SECOND] [--calls N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import quantiles
+from typing import Any
+
+import httpx
+import msgspec
+
+from bench.synthetic import Cluster, Size, kubeconfig, serve
+
+SIZES = (100, 500, 1_000, 5_000)
+VERBS = ("filter", "prioritize", "preempt")
+BUDGETS_MS = {500: (0.5, 2.0), 5_000: (None, 5.0)}
+"""p50 and p99 that are promised."""
+CONFIG = """\
+apiVersion: evenkeel.io/v1alpha1
+kind: ExtenderConfiguration
+usageSource: metrics-server
+"""
+
+
+def main() -> None:
+    options = _options()
+    if options.role == "serve":
+        size = Size(options.nodes, options.pods)
+        asyncio.run(serve(size, lambda port: print(port, flush=True)))
+        return
+    if options.role == "echo":
+        _echo()
+        return
+    print(f"{options.nodes} nodes, {options.pods} pods, {options.rate} watch events a second")
+    with _cluster(options) as port, _extender(port) as (extender, health, pid):
+        print(f"  ready after {_until_ready(health):.1f} s, {_memory_mb(pid):.0f} MB resident")
+        with _program([sys.executable, "-m", "bench.extender", "echo"]) as (_, line):
+            _measure(options, port, extender, line.strip())
+        print(f"  afterwards {_memory_mb(pid):.0f} MB resident")
+
+
+def _measure(options: argparse.Namespace, port: str, extender: str, echo: str) -> None:
+    print(f"  {'verb':11}{'nodes':>6}{'p50':>9}{'p90':>9}{'p99':>9}   budget        p50 ÷ echo")
+    with _events(port, options.rate):
+        for count in (size for size in SIZES if size <= options.nodes):
+            for verb in VERBS:
+                ours, theirs = _interleaved(verb, count, extender, echo, options.calls)
+                print(_row(verb, count, ours, theirs), flush=True)
+
+
+def _interleaved(
+    verb: str, count: int, extender: str, echo: str, calls: int
+) -> tuple[list[float], list[float]]:
+    """Ask both in turn; return the milliseconds of each."""
+    cluster = Cluster(Size(SIZES[-1], calls))
+    found: tuple[list[float], list[float]] = ([], [])
+    with _Connection(extender) as ours, _Connection(echo) as theirs:
+        for number in range(calls):
+            body = _body(verb, cluster, number, count)
+            found[0].append(ours.ask(f"/{verb}", body))
+            found[1].append(theirs.ask(f"/{verb}", body))
+    return found
+
+
+def _body(verb: str, cluster: Cluster, number: int, count: int) -> bytes:
+    pod = json.loads(cluster.pod(number, 1))
+    del pod["metadata"]["managedFields"], pod["spec"]["nodeName"]
+    pod["metadata"] |= {"uid": f"bench-{number}-{count}", "name": f"bench-{number}"}
+    pod["status"] = {"phase": "Pending"}
+    names = [f"node-{(number * 7 + i) % cluster.size.nodes:05d}.example.internal"
+             for i in range(count)]  # fmt: skip
+    if verb == "preempt":
+        victims = {"Pods": [{"UID": "0"}], "NumPDBViolations": 0}
+        return msgspec.json.encode(
+            {
+                "Pod": pod,
+                "NodeNameToVictims": None,
+                "NodeNameToMetaVictims": dict.fromkeys(names, victims),
+            }
+        )
+    return msgspec.json.encode({"Pod": pod, "Nodes": None, "NodeNames": names})
+
+
+def _row(verb: str, count: int, ours: list[float], theirs: list[float]) -> str:
+    cuts = quantiles(ours, n=100)
+    p50, p90, p99 = cuts[49], cuts[89], cuts[98]
+    median, most = BUDGETS_MS.get(count, (None, None))
+    limits = [f"p50 ≤ {median}" if median else "", f"p99 ≤ {most:g}" if most else ""]
+    kept = (median is None or p50 <= median) and (most is None or p99 <= most)
+    budget = ", ".join(filter(None, limits))
+    mark = "" if not budget else "  kept" if kept else "  BROKEN"
+    ratio = p50 / quantiles(theirs, n=100)[49]
+    return (
+        f"  {verb:11}{count:6}{p50:7.2f}ms{p90:7.2f}ms{p99:7.2f}ms   {budget + mark:25}{ratio:6.1f}"
+    )
+
+
+class _Connection:
+    """One kept connection; asks one request after the other."""
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._file = self._socket.makefile("rb")
+
+    def __enter__(self) -> _Connection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+        self._socket.close()
+
+    def ask(self, path: str, body: bytes) -> float:
+        """Return the milliseconds until the whole answer was there."""
+        head = f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Length: {len(body)}\r\n\r\n"
+        started = time.perf_counter()
+        self._socket.sendall(head.encode() + body)
+        status, length = self._file.readline(), 0
+        while (line := self._file.readline()) != b"\r\n":
+            name, _, value = line.partition(b":")
+            if name.lower() == b"content-length":
+                length = int(value)
+        answer = self._file.read(length)
+        took = (time.perf_counter() - started) * 1e3
+        assert b" 200 " in status, (status, answer[:200])
+        return took
+
+
+def _echo() -> None:
+    """Serve the floor: read a request, answer two bytes."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            try:
+                head = await reader.readuntil(b"\r\n\r\n")
+            except asyncio.IncompleteReadError:
+                break
+            length = int(head.split(b"Content-Length: ")[1].split(b"\r\n")[0])
+            await reader.readexactly(length)
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]")
+        writer.close()
+
+    async def run() -> None:
+        server = await asyncio.start_server(answer, "127.0.0.1", 0, limit=2**20)
+        print(f"127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)
+        await server.serve_forever()
+
+    asyncio.run(run())
+
+
+@contextmanager
+def _cluster(options: argparse.Namespace) -> Iterator[str]:
+    size = ["--nodes", str(options.nodes), "--pods", str(options.pods)]
+    with _program([sys.executable, "-m", "bench.extender", "serve", *size]) as (_, line):
+        yield line.strip()
+
+
+@contextmanager
+def _extender(port: str) -> Iterator[tuple[str, str, int]]:
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder) / "extender.yaml"
+        config.write_text(CONFIG)
+        flags = ["--config", str(config), "--kubeconfig", kubeconfig(Path(folder), port)]
+        command = [sys.executable, "-m", "extender", "--port", "0", "--health-port", "0", *flags]
+        with _program(command) as (pid, line):
+            where: dict[str, Any] = json.loads(line)
+            yield where["extender"], where["health"], pid
+
+
+@contextmanager
+def _program(command: list[str]) -> Iterator[tuple[int, str]]:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield process.pid, process.stdout.readline()
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def _events(port: str, rate: int) -> Iterator[None]:
+    """Have watch events sent ten times a second, so many in all."""
+    code = (
+        "import sys, time, httpx\n"
+        "client = httpx.Client()\n"
+        "while True:\n"
+        "    client.post(sys.argv[1]); time.sleep(0.1)\n"
+    )
+    url = f"http://127.0.0.1:{port}/events/{max(1, rate // 10)}"
+    with subprocess.Popen([sys.executable, "-c", code, url]) as process:
+        try:
+            yield
+        finally:
+            process.terminate()
+
+
+def _until_ready(health: str) -> float:
+    started = time.perf_counter()
+    while time.perf_counter() - started < 300:
+        if httpx.get(f"http://{health}/readyz").status_code == 200:
+            return time.perf_counter() - started
+        time.sleep(0.1)
+    sys.exit(httpx.get(f"http://{health}/readyz").text)
+
+
+def _memory_mb(pid: int) -> float:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) / 1024
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("role", nargs="?", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--nodes", type=int, default=5_000)
+    parser.add_argument("--pods", type=int, default=150_000)
+    parser.add_argument("--rate", type=int, default=200, help="watch events a second")
+    parser.add_argument("--calls", type=int, default=1_000, help="per verb and size")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

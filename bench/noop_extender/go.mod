@@ -1,0 +1,3 @@
+module evenkeel.io/bench/noopextender
+
+go 1.26

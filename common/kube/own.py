@@ -1,0 +1,40 @@
+"""Who and where this process is, for the objects that it keeps for itself.
+
+A pod is told by its manifest (`POD_NAMESPACE`, `POD_NAME`) or by its service account; outside
+a cluster the namespace is `default` and the name that of the host. An identity carries a
+random end, so that a program that starts again is not taken for the one that ended.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+_NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+_OUTSIDE: Final = "default"
+_NOT_IN_A_LABEL: Final = re.compile(r"[^a-z0-9-]+")
+# With the random end, and whatever name it becomes a part of, it has to stay below 63.
+_LONGEST: Final = 32
+
+
+def own_namespace(environ: Mapping[str, str] = os.environ, *, file: Path = _NAMESPACE_FILE) -> str:
+    """Return the namespace that this process runs in."""
+    told = environ.get("POD_NAMESPACE", "").strip()
+    if told:
+        return told
+    try:
+        return file.read_text(encoding="utf-8").strip() or _OUTSIDE
+    except OSError:
+        return _OUTSIDE
+
+
+def own_identity(environ: Mapping[str, str] = os.environ) -> str:
+    """Return a name for this process that is a DNS label and that no other process has."""
+    name = environ.get("POD_NAME", "").strip() or socket.gethostname()
+    plain = _NOT_IN_A_LABEL.sub("-", name.lower())[:_LONGEST].strip("-") or "evenkeel"
+    return f"{plain}-{secrets.token_hex(3)}"

@@ -1,0 +1,40 @@
+"""A program knows the namespace it runs in, and is never taken for its predecessor."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from common.kube.own import own_identity, own_namespace
+
+
+@pytest.fixture
+def mounted(tmp_path: Path) -> Path:
+    file = tmp_path / "namespace"
+    file.write_text("from-account\n")
+    return file
+
+
+def test_the_manifest_decides_first(mounted: Path) -> None:
+    assert own_namespace({"POD_NAMESPACE": "told"}, file=mounted) == "told"
+
+
+def test_then_the_service_account(mounted: Path) -> None:
+    assert own_namespace({"POD_NAMESPACE": " "}, file=mounted) == "from-account"
+
+
+def test_outside_a_cluster_it_is_default(tmp_path: Path) -> None:
+    assert own_namespace({}, file=tmp_path / "missing") == "default"
+
+
+@pytest.mark.parametrize("name", ["web-1", "Host.Example.ORG", "x" * 80, "...", "", "-a-" * 20])
+def test_an_identity_is_a_label(name: str) -> None:
+    identity = own_identity({"POD_NAME": name})
+    assert re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", identity)
+    assert len(f"evenkeel-extender-{identity}") <= 63
+
+
+def test_a_restarted_program_is_another() -> None:
+    assert own_identity({"POD_NAME": "web-1"}) != own_identity({"POD_NAME": "web-1"})
