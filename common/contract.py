@@ -5,6 +5,7 @@ Once only: whoever reads or writes one of these keys takes it from here.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -31,6 +32,42 @@ PREFER_NO_EVICTION: Final = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 SCALE_DOWN_DISABLED: Final = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+
+PRODUCT_LABEL: Final = "app.kubernetes.io/name"
+PRODUCT: Final = "evenkeel"
+COMPONENT_LABEL: Final = "app.kubernetes.io/component"
+
+EXTENDER: Final = "extender"
+"""The component that an extender's Lease is labelled with."""
+EXTENDER_LEASE_PREFIX: Final = "evenkeel-extender-"
+SEEN_MIGRATIONS: Final = f"{GROUP}/seen-migrations"
+"""On an extender's Lease: the resourceVersion up to which it knows all Migrations."""
+FILTER_CALLS: Final = f"{GROUP}/filter-calls"
+"""On an extender's Lease, as JSON: schedulerName -> {last: time, share: of the nodes shown}."""
+LOAD_SETTINGS: Final = f"{GROUP}/load-settings"
+"""On an extender's Lease: the hash of what it takes for load."""
+
+GROUP_LABELS: Final = frozenset(
+    {
+        "kueue.x-k8s.io/managed",
+        "kueue.x-k8s.io/pod-group-name",
+        "kueue.x-k8s.io/podset",
+        "kueue.x-k8s.io/queue-name",
+        "leaderworkerset.sigs.k8s.io/name",
+        "pod-group.scheduling.sigs.k8s.io",
+        "scheduling.x-k8s.io/pod-group",
+        "volcano.sh/job-name",
+    }
+)
+"""Labels of pods that somebody admits or places together with others."""
+GROUP_ANNOTATIONS: Final = frozenset(
+    {"scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name"}
+)
+"""The same as annotations; both are Volcano's."""
+
+TOLERATE_MAINTENANCE: Final = f"{GROUP}/tolerate-maintenance"
+"""On a pod: `true` lets it go to nodes under maintenance."""
 
 _READ_ANNOTATIONS: Final = frozenset(
     {
@@ -44,6 +81,8 @@ _READ_ANNOTATIONS: Final = frozenset(
         DELETION_COST,
         SCALE_DOWN_DISABLED,
         SELECTED_NODE,
+        COMPLETION_INDEX,
+        *GROUP_ANNOTATIONS,
     }
 )
 
@@ -51,6 +90,11 @@ _READ_ANNOTATIONS: Final = frozenset(
 def is_read(annotation: str) -> bool:
     """Tell whether the cache keeps this annotation; all others are dropped on arrival."""
     return annotation in _READ_ANNOTATIONS or annotation.startswith(f"{GROUP}/")
+
+
+def under_maintenance(labels: Mapping[str, str]) -> bool:
+    """Tell whether a node with these labels is to be emptied and to receive nothing."""
+    return labels.get(MAINTENANCE_LABEL) == "true"
 
 
 class Unknown(StrEnum):

@@ -2,20 +2,22 @@
 
 A Migration is the plan's word to everybody: the rebalancer writes it, every extender reads
 it and steers the replacement by it. `Migration` is the object on the wire, `MigrationRecord`
-what the cache keeps of it.
+what the cache keeps of it. Which pods can be the replacement is `common.cluster.replacing`'s.
+The schema in `deploy/crds/migrations.yaml` says the same as the structs here.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from common.cluster.interning import Interner
 from common.cluster.objects import Object
 from common.cluster.records import NodeName, OwnerUid, PodUid, seconds
+from common.contract import API_VERSION
 
 _CLOSED: Final = frozenset({"Completed", "Failed"})
 
@@ -40,6 +42,19 @@ class Outcome(StrEnum):
     """The scheduler placed it without asking an extender."""
     NOT_REPLACED = "NotReplaced"
     """Scaled down, superseded or deleted meanwhile: nothing is missing."""
+
+
+class Step(StrEnum):
+    """The conditions of a Migration, in the order in which they come true."""
+
+    BUDGET_CHECKED = "BudgetChecked"
+    MARKED = "Marked"
+    ACKNOWLEDGED = "Acknowledged"
+    PROTECTED = "Protected"
+    EVICTED = "Evicted"
+    REPLACED = "Replaced"
+    READY = "Ready"
+    CLEANED_UP = "CleanedUp"
 
 
 class _Part(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -104,13 +119,46 @@ class ReplacementRef(_Part, kw_only=True):
     node: str = ""
 
 
+class MigrationCondition(_Part, kw_only=True):
+    """One step: whether it is done, since when, and why."""
+
+    type: str
+    status: str
+    """`True`, `False` or `Unknown`."""
+    reason: str
+    message: str = ""
+    last_transition_time: datetime
+
+
+class NodeUse(_Part, kw_only=True):
+    """How much of a node is in use, in percent of allocatable."""
+
+    cpu_percent: float = 0.0
+    memory_percent: float = 0.0
+
+
+class Uses(_Part, kw_only=True):
+    """How much of both nodes is in use."""
+
+    source: NodeUse | None = None
+    target: NodeUse | None = None
+
+
 class MigrationStatus(_Part, kw_only=True):
-    """The part of the status that is read by more than its writer."""
+    """What has come of it."""
 
     phase: str = ""
     outcome: str = ""
+    message: str = ""
+    attempts: int = 0
+    """Evictions that were tried and failed."""
     replacement: ReplacementRef | None = None
+    started_at: datetime | None = None
+    evicted_at: datetime | None = None
     finished_at: datetime | None = None
+    predicted: Uses | None = None
+    actual: Uses | None = None
+    conditions: tuple[MigrationCondition, ...] = ()
 
 
 class Migration(Object, kw_only=True):
@@ -118,6 +166,21 @@ class Migration(Object, kw_only=True):
 
     spec: MigrationSpec
     status: MigrationStatus = msgspec.field(default_factory=MigrationStatus)
+
+
+def migration_name(pod_uid: str) -> str:
+    """Return the name of the only Migration that a pod can have."""
+    return pod_uid
+
+
+def new_migration(spec: MigrationSpec) -> dict[str, Any]:
+    """Return the object to create; a second one for the same pod is a conflict."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Migration",
+        "metadata": {"name": migration_name(spec.pod.uid)},
+        "spec": spec,
+    }
 
 
 class MigrationRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):

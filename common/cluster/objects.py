@@ -217,6 +217,19 @@ class ResourceClaim(Wire):
     name: str = ""
 
 
+class SchedulingGroup(Wire):
+    """The PodGroup of a pod, from Kubernetes v1.36 on (core/v1 PodSchedulingGroup)."""
+
+    pod_group_name: str = ""
+
+
+class WorkloadReference(Wire):
+    """What v1.35 had in the place of the scheduling group."""
+
+    name: str = ""
+    pod_group: str = ""
+
+
 class PodSpec(Wire):
     node_name: str = ""
     scheduler_name: str = "default-scheduler"
@@ -239,6 +252,8 @@ class PodSpec(Wire):
     volumes: list[Volume] | None = None
     scheduling_gates: tuple[SchedulingGate, ...] | None = None
     resource_claims: tuple[ResourceClaim, ...] | None = None
+    scheduling_group: SchedulingGroup | None = None
+    workload_ref: WorkloadReference | None = None
 
 
 class ContainerStatus(Wire):

@@ -121,6 +121,8 @@ class PodShape(Part, frozen=True, kw_only=True):
     """Has data on the node: hostPath, or emptyDir outside memory."""
     gates: tuple[str, ...] = ()
     resource_claims: int = 0
+    pod_group: str = ""
+    """The PodGroup with which the scheduler places it, by its spec."""
     features: frozenset[str] = frozenset()
     """What the node's kubelet must declare to be able to do."""
 
@@ -167,6 +169,7 @@ def shape_of(meta: ObjectMeta, spec: PodSpec, status: PodStatus | None = None) -
         local_storage=any(map(_is_local, volumes)),
         gates=tuple(g.name for g in spec.scheduling_gates or ()),
         resource_claims=len(spec.resource_claims or ()),
+        pod_group=_pod_group(spec),
         features=_features(spec),
     )
 
@@ -285,6 +288,12 @@ def _is_local(volume: Volume) -> bool:
     if volume.host_path is not None:
         return True
     return volume.empty_dir is not None and volume.empty_dir.medium != "Memory"
+
+
+def _pod_group(spec: PodSpec) -> str:
+    if spec.scheduling_group is not None:
+        return spec.scheduling_group.pod_group_name
+    return spec.workload_ref.pod_group if spec.workload_ref is not None else ""
 
 
 def _grace_s(spec: PodSpec) -> int:

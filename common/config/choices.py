@@ -42,6 +42,20 @@ class SingleReplica(StrEnum):
     ALLOW = "allow"
 
 
+class PodsWithoutPdb(StrEnum):
+    """Whether pods that no PodDisruptionBudget covers may be moved."""
+
+    ALLOW = "allow"
+    REFUSE = "refuse"
+
+
+class LocalStorage(StrEnum):
+    """Whether pods that keep data on their node may be moved."""
+
+    REFUSE = "refuse"
+    ALLOW = "allow"
+
+
 class BarePods(StrEnum):
     """What happens to pods that no controller would replace."""
 

@@ -13,7 +13,16 @@ from pydantic import (
     model_validator,
 )
 
-from common.config.choices import BarePods, FillLowNodes, Jobs, Mode, SingleReplica, Strategy
+from common.config.choices import (
+    BarePods,
+    FillLowNodes,
+    Jobs,
+    LocalStorage,
+    Mode,
+    PodsWithoutPdb,
+    SingleReplica,
+    Strategy,
+)
 from common.config.durations import Duration
 from common.config.shared import Configuration
 from common.config.values import (
@@ -27,12 +36,14 @@ from common.config.values import (
     Percent,
     Pods,
     Points,
+    Priority,
     Says,
     Selector,
     Settings,
     Share,
     SomeText,
     Span,
+    StorageClassName,
     Wait,
     broken_rule,
 )
@@ -62,6 +73,19 @@ class TemporaryPdb(Settings):
     def _only_one_limit(self) -> Self:
         if self.min_available is not None and self.max_unavailable is not None:
             raise broken_rule("minAvailable is set too: a budget has only one", "maxUnavailable")
+        return self
+
+
+class PriorityThreshold(Settings):
+    """From which priority on pods are left alone."""
+
+    name: ObjectName | None = Field(default=None, description="A PriorityClass; its value counts.")
+    value: Priority | None = Field(default=None, description="The priority itself.")
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        if (self.name is None) == (self.value is None):
+            raise broken_rule("name or value is wanted, one of them", "name", "value")
         return self
 
 
@@ -186,6 +210,16 @@ class RebalancerConfiguration(Configuration):
     excluded_pod_selector: Selector = Field(
         default="", description="Pods that match are never moved; empty excludes nobody."
     )
+    pod_selector: Selector = Field(
+        default="", description="Only pods that match are moved; empty means all."
+    )
+    namespace_selector: Selector = Field(
+        default="",
+        description="Only pods in namespaces whose labels match are moved; empty means all.",
+    )
+    priority_threshold: PriorityThreshold | None = Field(
+        default=None, description="Pods of this priority or a higher one are never moved."
+    )
 
     mode: Mode = Field(
         default=Mode.ACT, description="`observe` plans and shows, but moves nothing."
@@ -238,6 +272,17 @@ class RebalancerConfiguration(Configuration):
     min_replicas: Count = Field(default=1, description="Workloads with fewer replicas stay.")
     single_replica: SingleReplica = Field(
         default=SingleReplica.REFUSE, description="Whether the only replica of a workload may move."
+    )
+    pods_without_pdb: PodsWithoutPdb = Field(
+        default=PodsWithoutPdb.ALLOW,
+        description="Whether pods that no PodDisruptionBudget covers may move.",
+    )
+    local_storage: LocalStorage = Field(
+        default=LocalStorage.REFUSE,
+        description="Whether pods with `hostPath` or `emptyDir` on disk may move and lose it.",
+    )
+    protected_storage_classes: tuple[StorageClassName, ...] = Field(
+        default=(), description="Pods with a claim of one of these classes are never moved."
     )
     bare_pods: BarePods = Field(
         default=BarePods.SKIP,

@@ -107,6 +107,10 @@ def _label_key(text: str) -> str:
     return text
 
 
+def _storage_class(text: str) -> str:
+    return text if text == "*" else _object_name(text)
+
+
 def _owner_kind(text: str) -> str:
     if not _OWNER.fullmatch(text):
         raise ValueError(f"{text} is not a kind: write Kind.group, such as Rollout.argoproj.io")
@@ -166,6 +170,10 @@ Memory = Annotated[Amount, AfterValidator(_memory), Says("quantity of memory")]
 Namespace = Annotated[Text, AfterValidator(_namespace), Says("namespace")]
 OwnNamespace = Annotated[Text, AfterValidator(_own_namespace), Says("namespace")]
 ObjectName = Annotated[Text, AfterValidator(_object_name), Says("name")]
+StorageClassName = Annotated[
+    Text, AfterValidator(_storage_class), Says("storage class, or `*` for all")
+]
+Priority = Annotated[int, Strict(), Says("priority")]
 OwnerKind = Annotated[Text, AfterValidator(_owner_kind), Says("kind")]
 Url = Annotated[Text, AfterValidator(_url), Says("URL")]
 Path = Annotated[Text, AfterValidator(_some), Says("path")]

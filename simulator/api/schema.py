@@ -13,6 +13,7 @@ from copy import deepcopy
 from datetime import datetime
 from typing import Any, Final
 
+from simulator.api import cel
 from simulator.api.errors import Cause, required, shown, unknown_value, wrong
 from simulator.api.storage import Json
 
@@ -27,7 +28,20 @@ _KNOWN: Final = frozenset(
         "x-kubernetes-map-type",
     }
 )  # fmt: skip
-_UNCHANGING: Final = "self == oldSelf"
+_RULE_KEYS: Final = frozenset({"rule", "message"})
+# Rules are not asked about an object that is not even of the right form
+# (hasBlockingErr in apiextensions-apiserver/pkg/registry/customresource/strategy.go).
+_BLOCKING: Final = frozenset(
+    {
+        "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid",
+        "FieldValueNotSupported",
+    }
+)  # fmt: skip
+_ROOT: Final = "<nil>"
+_UNCHECKED: Final = (
+    "Invalid value: null: some validation rules were not checked because the object was "
+    "invalid; correct the existing errors to complete validation"
+)
 _TYPES: Final[Mapping[type, str]] = {
     dict: "object", list: "array", str: "string", bool: "boolean", int: "integer",
     float: "number", type(None): "null",
@@ -40,12 +54,20 @@ def unsupported(schema: Json, path: str = "") -> Iterator[str]:
     for key in schema.keys() - _KNOWN:
         yield f"{path or '.'}: {key}"
     for rule in schema.get("x-kubernetes-validations") or ():
-        if rule.get("rule", "").strip() != _UNCHANGING:
+        if not _understood(rule):
             yield f"{path or '.'}: the rule {rule.get('rule')!r}"
     if "pattern" in schema and not _compiles(schema["pattern"]):
         yield f"{path or '.'}: the pattern {schema['pattern']!r}"
     for below, more in _children(schema):
         yield from unsupported(more, f"{path}.{below}")
+
+
+def _understood(rule: Json) -> bool:
+    try:
+        cel.parse(rule.get("rule", ""))
+    except cel.NotUnderstood:
+        return False
+    return rule.keys() <= _RULE_KEYS
 
 
 def _compiles(pattern: str) -> bool:
@@ -127,16 +149,67 @@ def causes(value: Any, schema: Json, path: str = "") -> Iterator[Cause]:
         yield from _number_causes(value, schema, path)
 
 
-def transition_causes(value: Any, old: Any, schema: Json, path: str = "") -> Iterator[Cause]:
-    """Say which unchanging parts an update changes."""
+def rule_causes(value: Any, schema: Json, path: str = "", *, old: Any = None) -> Iterator[Cause]:
+    """Say which rules a value breaks; those that compare need the value that it replaces."""
     for rule in schema.get("x-kubernetes-validations") or ():
-        if value != old:
-            yield wrong(path, value, rule.get("message") or f"failed rule: {rule['rule']}")
-    if isinstance(value, dict) and isinstance(old, dict):
-        for key, below in (schema.get("properties") or {}).items():
-            if key in value and key in old:
-                at = f"{path}.{key}" if path else key
-                yield from transition_causes(value[key], old[key], below, at)
+        expression = cel.parse(rule["rule"])
+        if old is not None or not expression.transition:
+            yield from _broken(rule, expression, value, old, schema, path)
+    if isinstance(value, dict):
+        yield from _member_rule_causes(value, schema, path, old if isinstance(old, dict) else {})
+    elif isinstance(value, list):
+        # Items of an atomic list have no past.
+        for index, item in enumerate(value):
+            yield from rule_causes(item, schema.get("items") or {}, f"{path}[{index}]")
+
+
+def _member_rule_causes(value: Json, schema: Json, path: str, old: Json) -> Iterator[Cause]:
+    known, others = schema.get("properties") or {}, schema.get("additionalProperties")
+    for key in sorted(value):
+        below = known.get(key) or (others if isinstance(others, dict) else None)
+        if below is not None and value[key] is not None:
+            at = f"{path}.{key}" if path else key
+            yield from rule_causes(value[key], below, at, old=old.get(key))
+
+
+def _broken(
+    rule: Json, expression: cel.Expression, value: Any, old: Any, schema: Json, path: str
+) -> Iterator[Cause]:
+    words = (rule.get("message") or "").strip()
+    try:
+        if expression.holds(value, old):
+            return
+    except cel.NoSuchKey as error:
+        kind = schema.get("type", "")
+        yield wrong(path, kind, f"{error} evaluating rule: {words or rule['rule']}")
+        return
+    path = path or _ROOT
+    why = words or f"failed rule: {rule['rule'].strip()}"
+    if schema.get("type") in ("object", "array"):
+        yield Cause("FieldValueInvalid", f"Invalid value: {why}", path)
+    else:
+        yield wrong(path, value, why)
+
+
+def all_causes(value: Any, schema: Json, *, root: Any, old: Any = None) -> Iterator[Cause]:
+    """Say everything that is wrong with an object.
+
+    `root` is the object as its outermost rules see it, which is with its metadata, and
+    `old` what it replaces, seen alike.
+    """
+    found = list(causes(value, schema))
+    yield from found
+    if any(cause.reason in _BLOCKING for cause in found):
+        if _has_rules(schema):
+            yield Cause("FieldValueInvalid", _UNCHECKED, _ROOT)
+        return
+    yield from rule_causes(root, schema, old=old)
+
+
+def _has_rules(schema: Json) -> bool:
+    return "x-kubernetes-validations" in schema or any(
+        _has_rules(below) for _, below in _children(schema)
+    )
 
 
 def _has_type(value: Any, schema: Json) -> bool:

@@ -142,11 +142,10 @@ class CustomStrategy(Strategy):
         obj["metadata"] = dict(old["metadata"])
 
     def validate(self, obj: Json) -> Iterator[Cause]:
-        return schemas.causes(_body(obj), self._schema)
+        return schemas.all_causes(_body(obj), self._schema, root=_seen(obj))
 
     def validate_update(self, obj: Json, old: Json) -> Iterator[Cause]:
-        yield from self.validate(obj)
-        yield from schemas.transition_causes(_body(obj), _body(old), self._schema)
+        return schemas.all_causes(_body(obj), self._schema, root=_seen(obj), old=_seen(old))
 
     def validate_status(self, obj: Json, old: Json) -> Iterator[Cause]:
         return self.validate_update(obj, old)
@@ -154,6 +153,12 @@ class CustomStrategy(Strategy):
 
 def _body(obj: Json) -> Json:
     return {key: value for key, value in obj.items() if key not in _ROOT}
+
+
+def _seen(obj: Json) -> Json:
+    """Return the object as its rules see it: of the metadata only the name."""
+    name = obj["metadata"].get("name")
+    return {**_body(obj), "metadata": {} if name is None else {"name": name}}
 
 
 def _reader(path: str) -> Any:

@@ -328,3 +328,20 @@ def test_the_small_kinds() -> None:
         wire(Lease, {"metadata": {"name": "l", "namespace": "x"}, "spec": spec}), SHARED
     )
     assert (lease.key, lease.holder, lease.renewed_s) == ("x/l", "me", EIGHT)
+
+
+@pytest.mark.parametrize(
+    ("spec", "group"),
+    [
+        ({}, ""),
+        ({"schedulingGroup": {"podGroupName": "train"}}, "train"),
+        ({"workloadRef": {"name": "w", "podGroup": "workers"}}, "workers"),
+    ],
+)
+def test_the_pod_group_of_a_pod_is_kept(spec: dict[str, Any], group: str) -> None:
+    assert record(spec=spec).shape.pod_group == group
+
+
+def test_a_pod_group_in_an_annotation_is_kept() -> None:
+    found = record(annotations={"scheduling.k8s.io/group-name": "g", "other": "x"})
+    assert found.annotations == {"scheduling.k8s.io/group-name": "g"}

@@ -152,9 +152,56 @@ def test_bad_values_have_a_cause(schema: Json, value: Any, reason: str) -> None:
 def test_an_unchanging_part_is_held_to_it() -> None:
     rule = {"rule": "self == oldSelf", "message": "no"}
     schema = _object(a={**_object(b=NUMBER), "x-kubernetes-validations": [rule]})
-    assert list(schemas.transition_causes({"a": {"b": 1}}, {"a": {"b": 1}}, schema)) == []
-    (cause,) = schemas.transition_causes({"a": {"b": 2}}, {"a": {"b": 1}}, schema)
-    assert (cause.field, cause.message) == ("a", 'Invalid value: {"b":2}: no')
+    old = {"a": {"b": 1}}
+    assert list(schemas.rule_causes({"a": {"b": 1}}, schema, old=old)) == []
+    (cause,) = schemas.rule_causes({"a": {"b": 2}}, schema, old=old)
+    assert (cause.field, cause.message) == ("a", "Invalid value: no")
+
+
+def test_nothing_is_unchanging_before_it_exists() -> None:
+    schema = _object(a={**NUMBER, "x-kubernetes-validations": [{"rule": "self == oldSelf"}]})
+    assert list(schemas.rule_causes({"a": 1}, schema)) == []
+    assert list(schemas.rule_causes({"a": 1}, schema, old={})) == []
+
+
+RULED = _object(
+    a=TEXT,
+    b={
+        **_object(c=TEXT, d=TEXT),
+        "x-kubernetes-validations": [
+            {"rule": "self.c != self.d", "message": "must differ"},
+            {"rule": "!has(self.c) || self.c != 'bad'"},
+        ],
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "messages"),
+    [
+        ({"b": {"c": "x", "d": "y"}}, []),
+        ({}, []),
+        ({"b": {"c": "x", "d": "x"}}, ["Invalid value: must differ"]),
+        (
+            {"b": {"d": "x"}},
+            ['Invalid value: "object": no such key: c evaluating rule: must differ'],
+        ),
+        (
+            {"b": {"c": "bad", "d": "x"}},
+            ["Invalid value: failed rule: !has(self.c) || self.c != 'bad'"],
+        ),
+    ],
+)
+def test_rules_are_kept(value: Any, messages: list[str]) -> None:
+    found = list(schemas.all_causes(value, RULED, root=value))
+    assert [(cause.field, cause.message) for cause in found] == [("b", m) for m in messages]
+
+
+def test_rules_are_not_asked_about_an_object_of_the_wrong_form() -> None:
+    value = {"a": 1, "b": {"c": "x", "d": "x"}}
+    causes = list(schemas.all_causes(value, RULED, root=value))
+    assert [cause.field for cause in causes] == ["a", "<nil>"]
+    assert "some validation rules were not checked" in causes[1].message
 
 
 @pytest.mark.parametrize(
@@ -165,6 +212,10 @@ def test_an_unchanging_part_is_held_to_it() -> None:
         ({"type": "array", "items": {"anyOf": []}}, ".items: anyOf"),
         ({"additionalProperties": {"allOf": []}}, ".additionalProperties: allOf"),
         ({"x-kubernetes-validations": [{"rule": "self > 1"}]}, ".: the rule 'self > 1'"),
+        (
+            {"x-kubernetes-validations": [{"rule": "self.a", "messageExpression": "'x'"}]},
+            ".: the rule 'self.a'",
+        ),
         ({"pattern": "("}, ".: the pattern '('"),
         ({"x-kubernetes-embedded-resource": True}, ".: x-kubernetes-embedded-resource"),
     ],

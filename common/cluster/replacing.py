@@ -1,0 +1,86 @@
+"""Which pods can be the replacement that a Migration waits for.
+
+Controllers make their replacements without saying what they replace, so a pod is
+recognised by what it shares with the moved one: its controller, and where pods of a
+controller are not alike, also its name or its index. Both programs go by the same rule;
+otherwise one would steer a pod that the other does not look at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from common.cluster.migrations import MigrationRecord
+from common.cluster.records import PodRecord
+from common.cluster.snapshot import Snapshot
+from common.contract import COMPLETION_INDEX
+
+Key = tuple[str, str]
+"""What a moved pod and its replacement have in common."""
+
+ELSEWHERE: Final = 2
+_ALIKE: Final = frozenset({"ReplicaSet", "ReplicationController"})
+
+
+def key_of_migration(migration: MigrationRecord) -> Key | None:
+    """Return what the replacement will be known by; None if it cannot be recognised."""
+    kind, uid = migration.controller_kind, migration.controller_uid
+    if not kind:
+        name = migration.replacement_name
+        return (migration.namespace, f"/{name}") if name else None
+    if kind in _ALIKE:
+        return uid, ""
+    if kind == "StatefulSet":
+        return uid, migration.pod_name
+    if kind == "Job" and migration.completion_index is not None:
+        return uid, str(migration.completion_index)
+    return None
+
+
+def key_of_pod(pod: PodRecord) -> Key | None:
+    """Return what a pod would be recognised by as a replacement."""
+    owner = pod.owner
+    if owner is None:
+        return pod.namespace, f"/{pod.name}"
+    if owner.kind in _ALIKE:
+        return owner.uid, ""
+    if owner.kind == "StatefulSet":
+        return owner.uid, pod.name
+    if owner.kind == "Job":
+        index = pod.annotations.get(COMPLETION_INDEX)
+        return (owner.uid, index) if index else None
+    return None
+
+
+def may_replace(migration: MigrationRecord, pod: PodRecord) -> bool:
+    """Tell whether a pod of the same key was made after, or at most in the same second."""
+    return pod.uid != migration.pod_uid and pod.created_s >= migration.created_s
+
+
+def has_replaced(migration: MigrationRecord, pod: PodRecord) -> bool:
+    """Tell whether a pod of the same key that has a node is to be taken for the replacement.
+
+    Times are whole seconds. A pod of the same second may be the older one; only where it
+    runs tells.
+    """
+    if not pod.node or not may_replace(migration, pod):
+        return False
+    return pod.created_s > migration.created_s or nearness(migration, pod.node) < ELSEWHERE
+
+
+def nearness(migration: MigrationRecord, node: str) -> int:
+    """Return 0 for the target, 1 for an alternative, ELSEWHERE for any other node."""
+    if node == migration.target:
+        return 0
+    return 1 if node in migration.alternatives else ELSEWHERE
+
+
+def candidates(migration: MigrationRecord, cluster: Snapshot) -> Iterable[PodRecord]:
+    """Return the pods with the Migration's key, whether they may replace or not."""
+    key = key_of_migration(migration)
+    if migration.controller_uid:
+        found = cluster.by_owner[migration.controller_uid].values()
+        return [pod for pod in found if key_of_pod(pod) == key]
+    named = cluster.pods_by_name.get(f"{migration.namespace}/{migration.replacement_name}")
+    return [named] if named is not None and key_of_pod(named) == key else []

@@ -1,0 +1,324 @@
+"""The definition of Migrations and the extender's role on a real kube-apiserver."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from common.clock import SYSTEM
+from common.cluster.migrations import Migration, MigrationSpec, MigrationStatus
+from common.cluster.reader import MIGRATION_READING, READINGS, ClusterReader
+from common.contract import SEEN_MIGRATIONS
+from common.kube.client import KubeClient
+from common.kube.errors import AlreadyExists, Forbidden, Invalid, KubeError, NotFound
+from common.kube.own import own_identity
+from common.kube.reflector import ReflectorSettings
+from common.kube.resources import LEASES, MIGRATIONS, NODE_METRICS, NODES, POD_METRICS, PODS
+from common.metrics import Metrics
+from extender.guides import Guides
+from extender.heartbeat import Heartbeat
+from simulator import build
+from tests.support.cluster import Cluster
+from tests.support.migrations import (
+    BAD_STATUSES,
+    DEFINITION_FILE,
+    SPOILT,
+    STATUS,
+    Json,
+    controller,
+    manifest_of,
+    spec_of,
+    spoilt,
+)
+
+pytestmark = pytest.mark.real
+
+ROLE = Path(__file__).parents[2] / "deploy" / "base" / "extender.yaml"
+NAMESPACE = "evenkeel"
+
+
+LEFT = """{
+    "apiVersion": "coordination.k8s.io/v1",
+    "kind": "Lease",
+    "metadata": {
+        "name": "NAME",
+        "labels": {
+            "app.kubernetes.io/name": "evenkeel",
+            "app.kubernetes.io/component": "extender"
+        }
+    },
+    "spec": {"holderIdentity": "x", "renewTime": "2026-01-01T08:00:00.000000Z"}
+}"""
+
+
+async def bind(cluster: Cluster, admin: KubeClient) -> None:
+    """Give a user the extender's rights, in a namespace that no earlier test is leaving."""
+
+    async def free() -> bool:
+        try:
+            await admin.get(f"/api/v1/namespaces/{NAMESPACE}")
+        except NotFound:
+            return True
+        return False
+
+    await cluster.wait(free, what="the namespace of the last test is gone")
+    await cluster.bind("extender", ROLE)
+
+
+@asynccontextmanager
+async def served(cluster: Cluster) -> AsyncIterator[KubeClient]:
+    """Install the definition as an administrator would, and remove it in the end."""
+    apply = ("apply", "--server-side", "--validate=strict", "-f", str(DEFINITION_FILE))
+    assert "serverside-applied" in await cluster.kubectl(*apply)
+    wait = ("wait", "--for=condition=Established", "--timeout=30s", "crd/migrations.evenkeel.io")
+    await cluster.kubectl(*wait)
+    try:
+        async with cluster.client() as client:
+            await cluster.wait(lambda: _answers(client), what="migrations are served")
+            yield client
+    finally:
+        await cluster.kubectl("delete", "--wait", "crd/migrations.evenkeel.io")
+
+
+async def _answers(client: KubeClient) -> bool:
+    try:
+        await client.get(MIGRATIONS.path())
+    except KubeError:
+        return False
+    return True
+
+
+async def create(client: KubeClient, manifest: Json) -> Json:
+    """Create strictly: an unknown field is an error."""
+    params = {"fieldValidation": "Strict"}
+    made = await client.request("POST", MIGRATIONS.path(), params=params, body=manifest)
+    found: Json = msgspec.json.decode(made)
+    return found
+
+
+async def test_good_migrations_are_kept_as_they_are(cluster: Cluster) -> None:
+    bare = spec_of(controller=None, workload=None, replacement_name="web-1-moved")
+    indexed = spec_of(controller=controller("Job"), completion_index=0)
+    least = MigrationSpec(
+        **{
+            key: getattr(spec_of(), key)
+            for key in ("pod", "controller", "source", "target", "strategy", "reason", "deadline")
+        }
+    )
+    async with served(cluster) as client:
+        for spec in (spec_of(), bare, indexed, least):
+            made = await create(client, manifest_of(spec))
+            again = msgspec.json.decode(msgspec.json.encode(made), type=Migration)
+            assert again.spec == spec
+            assert made["metadata"]["name"] == spec.pod.uid
+            with pytest.raises(AlreadyExists):
+                await create(client, manifest_of(spec))
+
+
+async def test_what_makes_no_sense_is_refused_with_words(cluster: Cluster) -> None:
+    async with served(cluster) as client:
+        for case in SPOILT:
+            spoil, field, words = case.values
+            with pytest.raises(Invalid) as refusal:
+                await create(client, spoilt(spoil))
+            assert str(words) in str(refusal.value), case.id
+            assert field in [cause.field for cause in refusal.value.causes], case.id
+        colourful = manifest_of()
+        colourful["spec"]["colour"] = "red"
+        with pytest.raises(KubeError, match=r'unknown field \\?"spec.colour'):
+            await create(client, colourful)
+        assert msgspec.json.decode(await client.get(MIGRATIONS.path()))["items"] == []
+
+
+async def test_a_spec_never_changes(cluster: Cluster) -> None:
+    async with served(cluster) as client:
+        made = await create(client, manifest_of())
+        name = made["metadata"]["name"]
+        changes: tuple[Json, ...] = ({"target": "n9"}, {"alternatives": []}, {"priority": 1})
+        for change in changes:
+            with pytest.raises(Invalid, match="the spec of a Migration never changes"):
+                await client.patch(MIGRATIONS, {"spec": change}, name=name)
+        # Names and marks of others are no business of ours.
+        labels = {"metadata": {"labels": {"team": "ours"}}}
+        assert await client.patch(MIGRATIONS, labels, name=name)
+
+
+async def test_the_status_is_written_through_its_own_door_only(cluster: Cluster) -> None:
+    async with served(cluster) as client:
+        manifest = {**manifest_of(), "status": STATUS}
+        made = await create(client, manifest)
+        assert "status" not in made
+        name = made["metadata"]["name"]
+        ignored = msgspec.json.decode(await client.patch(MIGRATIONS, {"status": STATUS}, name=name))
+        assert "status" not in ignored
+        moved = copy.deepcopy(STATUS)
+        body = {"status": moved, "spec": {"target": "node-9"}}
+        # A change of the spec through the status is dropped without a word.
+        told = msgspec.json.decode(
+            await client.patch(MIGRATIONS, body, name=name, subresource="status")
+        )
+        assert told["spec"] == made["spec"]
+        assert told["status"] == STATUS
+        wire = msgspec.json.decode(msgspec.json.encode(told), type=Migration)
+        assert wire.status == msgspec.convert(STATUS, MigrationStatus)
+        assert msgspec.to_builtins(wire.status)["outcome"] == "AsPlanned"
+        for case in BAD_STATUSES:
+            status, field, words = case.values
+            with pytest.raises(Invalid) as refusal:
+                await client.patch(MIGRATIONS, {"status": status}, name=name, subresource="status")
+            assert str(words) in str(refusal.value), case.id
+            assert field in [cause.field for cause in refusal.value.causes], case.id
+
+
+async def test_people_see_what_moves_where(cluster: Cluster) -> None:
+    async with served(cluster) as client:
+        made = await create(client, manifest_of())
+        name = made["metadata"]["name"]
+        await client.patch(MIGRATIONS, {"status": STATUS}, name=name, subresource="status")
+        await create(client, manifest_of(spec_of(source="node-8", target="node-9")))
+        head, *rows = (await cluster.kubectl("get", "mig")).splitlines()
+        assert head.split() == [
+            *("NAME", "NAMESPACE", "POD", "SOURCE", "TARGET", "PHASE", "OUTCOME"),
+            *("STRATEGY", "AGE"),
+        ]
+        row = next(row.split() for row in rows if row.startswith(name))
+        assert row[:-1] == [
+            *(name, "shop", "web-1", "node-1", "node-2", "InProgress", "AsPlanned"),
+            "LoadBalancing",
+        ]
+        wide = await cluster.kubectl("get", "evenkeel", "-o", "wide")
+        assert "NodeOverloaded" in wide
+        assert "on its way" in wide
+        for selector, count in (
+            ("spec.source=node-1", 1),
+            ("spec.target=node-9", 1),
+            ("status.phase=InProgress", 1),
+            ("spec.source=nowhere", 0),
+        ):
+            found = await cluster.kubectl(
+                "get", "migrations", "--field-selector", selector, "-o", "json"
+            )
+            assert len(json.loads(found)["items"]) == count, selector
+        words = await cluster.kubectl("explain", "migration.spec.alternatives")
+        assert "Where else it may go, best first." in words
+
+
+async def test_the_extenders_role_is_enough(cluster: Cluster) -> None:
+    await cluster.add_nodes(1)
+    async with served(cluster) as admin:
+        await bind(cluster, admin)
+        async with cluster.client(user="extender") as client:
+            readings = [r for r in READINGS if r.resource in (NODES, PODS)]
+            reader = ClusterReader(
+                client,
+                settings=ReflectorSettings(),
+                clock=SYSTEM,
+                metrics=Metrics("test"),
+                readings=[*readings, MIGRATION_READING],
+            )
+            seen = reader.reflector_of(MIGRATIONS)
+            beat = _heartbeat(client, lambda: seen.resource_version)
+            tasks = [asyncio.create_task(job()) for job in (reader.run, beat.run)]
+            await cluster.wait(lambda: _lease(admin, beat.name), what="the Lease")
+            made = await create(admin, manifest_of())
+
+            async def acknowledged() -> bool:
+                lease = await _lease(admin, beat.name)
+                told = int(lease["metadata"]["annotations"][SEEN_MIGRATIONS])
+                return told >= int(made["metadata"]["resourceVersion"])
+
+            await cluster.wait(acknowledged, what="the acknowledgement")
+            assert list(reader.state.migrations.keys()) == [made["metadata"]["name"]]
+            for kind in (NODE_METRICS, POD_METRICS):
+                await client.get(kind.path())
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            assert await _lease(admin, beat.name) == {}
+
+
+async def test_old_leases_are_removed_with_the_extenders_rights(cluster: Cluster) -> None:
+    async with served(cluster) as admin:
+        await bind(cluster, admin)
+        async with cluster.client(user="extender") as client:
+            first = _heartbeat(client, lambda: 1)
+            left = msgspec.json.decode(LEFT.replace("NAME", first.name))
+            await admin.create(LEASES, left, namespace=NAMESPACE)
+            second = _heartbeat(client, lambda: 1)
+            task = asyncio.create_task(second.run())
+            await cluster.wait(lambda: _lease(admin, second.name), what="the second Lease")
+            assert await _lease(admin, first.name) == {}
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_the_extenders_role_is_nothing_more(cluster: Cluster) -> None:
+    (node,) = await cluster.add_nodes(1)
+    here = cluster.namespace
+    async with served(cluster) as admin:
+        made = await create(admin, manifest_of())
+        name = made["metadata"]["name"]
+        await bind(cluster, admin)
+        lease = {
+            "apiVersion": LEASES.api_version,
+            "kind": "Lease",
+            "metadata": {"name": "x"},
+            "spec": {},
+        }
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": "p", "namespace": here},
+        }
+        async with cluster.client(user="extender") as client:
+            for act in (
+                client.patch(NODES, {}, name=node),
+                client.patch(NODES, {}, name=node, subresource="status"),
+                client.delete(NODES, name=node),
+                client.create(PODS, build.pod("p"), namespace=here),
+                client.patch(PODS, {}, name="p", namespace=here),
+                client.delete(PODS, name="p", namespace=here),
+                client.create(PODS, eviction, namespace=here, name="p", subresource="eviction"),
+                client.create(PODS, {}, namespace=here, name="p", subresource="binding"),
+                client.get(PODS.path(namespace=here, name="p", subresource="log")),
+                create(client, manifest_of()),
+                client.patch(MIGRATIONS, {}, name=name),
+                client.patch(MIGRATIONS, {}, name=name, subresource="status"),
+                client.delete(MIGRATIONS, name=name),
+                client.create(LEASES, lease, namespace=here),
+                client.get(LEASES.path()),
+                client.get("/api/v1/secrets"),
+                client.get(f"/api/v1/namespaces/{NAMESPACE}/secrets"),
+                client.get("/api/v1/configmaps"),
+                client.get("/apis/apps/v1/deployments"),
+            ):
+                with pytest.raises(Forbidden):
+                    await act
+
+
+def _heartbeat(client: KubeClient, seen: Any) -> Heartbeat:
+    return Heartbeat(
+        client,
+        namespace=NAMESPACE,
+        identity=own_identity({"POD_NAME": "host"}),
+        seen=seen,
+        guides=Guides(SYSTEM),
+        settings_hash="abc",
+        clock=SYSTEM,
+        metrics=Metrics("test"),
+        rng=random.Random(1),
+    )
+
+
+async def _lease(client: KubeClient, name: str) -> Json:
+    found = msgspec.json.decode(await client.get(LEASES.path(namespace=NAMESPACE)))
+    return next((each for each in found["items"] if each["metadata"]["name"] == name), {})
