@@ -69,6 +69,8 @@ controlplane: $(READY) go-present ## Build the real control plane's binaries (on
 
 docs: $(READY) ## Write the generated pages of docs/ anew
 	@$(BIN)/python -m common.config > docs/configuration.md
+	@$(BIN)/python -m rebalancer.report > docs/plan.schema.json
+	@$(BIN)/python -m extender.scoring.plot > docs/scoring.svg
 
 requirements: $(READY) ## Pin the requirements anew
 	@$(COMPILE) pyproject.toml --output-file requirements.txt

@@ -144,6 +144,9 @@ class ControlPlane:
     def write_scheduler_config(self, source: Path, extender_url: str | None) -> None:
         kubeconfig = str(self.folder.kubeconfig_of("kube-scheduler"))
         text = scheduler_config.read(source)
+        if extender_url is None and source == scheduler_config.SHIPPED:
+            # Nobody answers where the file says, or worse, somebody else does.
+            text = scheduler_config.without_extenders(text)
         fitted = scheduler_config.localise(text, kubeconfig=kubeconfig, extender_url=extender_url)
         self.folder.scheduler_config.write_text(fitted)
 
@@ -154,8 +157,9 @@ class ControlPlane:
         if "kwok" not in self._state.alive():
             return
         untainted = "kube-controller-manager" in self._state.alive()
+        waiting = nodes.Waiting(self.api, names, untainted=untainted)
         until(
-            lambda: not nodes.unready(self.api, names, untainted=untainted),
+            waiting.over,
             timeout_s=READY_TIMEOUT_S + NODE_TIMEOUT_S * len(names),
             what=f"{len(names)} nodes did not become Ready",
         )

@@ -66,12 +66,31 @@ def unready(api: Api, names: Iterable[str], *, untainted: bool = True) -> list[s
     controller manager has taken the taint away that admission put on it.
     """
     found = api.get("/api/v1/nodes", resourceVersion="0")["items"]
-    ready = {
-        node["metadata"]["name"]
-        for node in found
-        if _is_ready(node) and not (untainted and _is_tainted(node))
-    }
+    ready = {node["metadata"]["name"] for node in found if _takes_pods(node, untainted)}
     return [name for name in names if name not in ready]
+
+
+class Waiting:
+    """Asks whether nodes take pods, sparingly.
+
+    A list of a thousand nodes keeps the API server busy for half a second, which is what
+    the nodes wait for. So all are listed only when the last one known to be missing has
+    come; until then just that one is looked at.
+    """
+
+    def __init__(self, api: Api, names: Sequence[str], *, untainted: bool = True) -> None:
+        self._api = api
+        self._missing = list(names)
+        self._untainted = untainted
+
+    def over(self) -> bool:
+        """Tell whether all nodes take pods now."""
+        if self._missing and self._takes_pods(self._missing[-1]):
+            self._missing = unready(self._api, self._missing, untainted=self._untainted)
+        return not self._missing
+
+    def _takes_pods(self, name: str) -> bool:
+        return _takes_pods(self._api.get(f"/api/v1/nodes/{name}"), self._untainted)
 
 
 def _labels(name: str, zone: str | None) -> dict[str, str]:
@@ -79,8 +98,16 @@ def _labels(name: str, zone: str | None) -> dict[str, str]:
         "kubernetes.io/hostname": name,
         "kubernetes.io/os": "linux",
         "kubernetes.io/arch": "amd64",
+        # As a kubelet sets them; the controller manager would add them, a request per node
+        # (reconcileNodeLabels in pkg/controller/nodelifecycle).
+        "beta.kubernetes.io/os": "linux",
+        "beta.kubernetes.io/arch": "amd64",
     }
     return labels | {ZONE: zone} if zone else labels
+
+
+def _takes_pods(node: Json, untainted: bool) -> bool:
+    return _is_ready(node) and not (untainted and _is_tainted(node))
 
 
 def _is_ready(node: Json) -> bool:

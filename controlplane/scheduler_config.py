@@ -3,6 +3,7 @@
 `localise` replaces at most two values, `clientConnection.kubeconfig` and
 `extenders[0].urlPrefix`, in the text itself: every other character, comments included,
 stays. What tests prove about the file therefore holds for the file that users have.
+`without_extenders` is for a stand on which no extender runs.
 """
 
 from __future__ import annotations
@@ -33,6 +34,16 @@ def localise(text: str, *, kubeconfig: str, extender_url: str | None = None) -> 
     for node, value in sorted(found, key=lambda pair: -pair[0].start_mark.index):
         text = text[: node.start_mark.index] + _quoted(value) + text[node.end_mark.index :]
     _compose(text)
+    return text
+
+
+def without_extenders(text: str) -> str:
+    """Return the configuration of a scheduler that asks nobody; the rest is left as it is."""
+    document = _compose(text)
+    pairs = document.value if isinstance(document, yaml.MappingNode) else []
+    for name, value in pairs:
+        if name.value == "extenders":
+            return text[: name.start_mark.index] + text[value.end_mark.index :]
     return text
 
 

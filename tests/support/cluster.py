@@ -1,8 +1,9 @@
 """One test's view of the real control plane.
 
 A test gets namespaces of its own and the nodes it asks for; afterwards nothing of it
-remains, whatever it did: components it stopped run again, its objects, all pods and all
-nodes are gone. Tests run one after the other, so only the running test's nodes exist.
+remains, whatever it did: components it stopped run again, the scheduler with the shipped
+configuration, and its objects, all pods and all nodes are gone. Tests run one after the
+other, so only the running test's nodes exist.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ from controlplane.api import Json
 from controlplane.cluster import ControlPlane
 from controlplane.errors import Refused
 from controlplane.nodes import NodeSpec
+from controlplane.scheduler_config import SHIPPED
 
 T = TypeVar("T")
 
 PAUSE_S = 0.1
+ABSENT = "Absent"
 MERGE = "application/merge-patch+json"
 AT_ONCE: Json = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
 RBAC = "rbac.authorization.k8s.io"
@@ -45,6 +48,7 @@ class Cluster:
         self._namespaces: list[str] = []
         self._strays: list[str] = []
         self._node_count = 0
+        self._reconfigured = False
 
     @contextlib.asynccontextmanager
     async def client(
@@ -154,6 +158,13 @@ class Cluster:
     async def restart(self, component: str) -> None:
         await asyncio.to_thread(self.control_plane.restart, component)
 
+    async def configure_scheduler(self, source: Path, *, extender_url: str | None = None) -> None:
+        """Restart kube-scheduler with another configuration until the test ends."""
+        self._reconfigured = True
+        await asyncio.to_thread(
+            self.control_plane.configure_scheduler, source, extender_url=extender_url
+        )
+
     @overload
     async def wait(
         self, predicate: Callable[[], Awaitable[T]], timeout_s: float = ..., what: str = ...
@@ -188,6 +199,8 @@ class Cluster:
         """Remove everything that the test has left."""
         for component in self.control_plane.ended():
             await self.start(component)
+        if self._reconfigured:
+            await asyncio.to_thread(self.control_plane.configure_scheduler, SHIPPED)
         await asyncio.to_thread(self._delete_objects)
         await self.wait(
             lambda: asyncio.to_thread(self._no_pods), what="the pods of the test are gone"
@@ -201,12 +214,23 @@ class Cluster:
         return name
 
     async def _ensure_namespace(self, name: str) -> None:
+        """Make a namespace unless it is there; one that an earlier test has left goes first."""
+        phase = await self.wait(lambda: self._phase_of(name), what=f"the end of {name}")
+        if phase == ABSENT:
+            await self._make_namespace(name)
+
+    async def _phase_of(self, namespace: str) -> str:
+        """Return the phase of a namespace; nothing while it is ending."""
         try:
-            await asyncio.to_thread(self.control_plane.api.get, f"/api/v1/namespaces/{name}")
+            found = await asyncio.to_thread(
+                self.control_plane.api.get, f"/api/v1/namespaces/{namespace}"
+            )
         except Refused as refusal:
             if refusal.status != 404:
                 raise
-            await self._make_namespace(name)
+            return ABSENT
+        phase = str(found["status"]["phase"])
+        return "" if phase == "Terminating" else phase
 
     def _issue_certificate(self, user: str, groups: Sequence[str]) -> str:
         return self.control_plane.kubeconfigs.for_user(user, groups)

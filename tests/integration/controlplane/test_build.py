@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from controlplane import build as building
-from controlplane.build import BINARIES, KWOK_STAGES, build, toolbox
+from controlplane.build import BINARIES, IDLE_USE, KWOK, KWOK_STAGES, build, toolbox
 from controlplane.errors import BuildError
 
 GO = """#!/bin/sh
@@ -37,7 +37,7 @@ if [ "${last%"$broken"}" != "$last" ] && [ "$(cat "$FAKE/failures")" -gt 0 ]; th
 fi
 printf whole > "$output"
 """
-NAMES = [*(binary.name for binary in BINARIES), "kwok.yaml"]
+NAMES = [*(binary.name for binary in BINARIES), "kwok-stages.yaml"]
 
 
 class Go:
@@ -78,7 +78,8 @@ def _write_modules(folder: Path) -> None:
         path = folder / "kustomize" / stage
         if path.suffix:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(f"file: {stage}\n")
+            values = "".join(f"value: {measured}\n" for measured, _ in IDLE_USE)
+            path.write_text(f"file: {stage}\n{values}")
         else:
             path.mkdir(parents=True)
             (path / "stage.yaml").write_text(f"stage: {stage}\n")
@@ -105,6 +106,20 @@ def test_kwok_gets_all_its_stages_and_no_kustomization(go: Go) -> None:
     documents = text.split("\n---\n")
     assert len(documents) == len(KWOK_STAGES)
     assert "never: this" not in text
+
+
+def test_a_node_without_pods_uses_something(go: Go) -> None:
+    text = build(lambda line: None).kwok_config.read_text()
+    for measured, told in IDLE_USE:
+        assert f"value: {told}\n" in text
+        assert f"value: {measured}\n" not in text
+
+
+def test_stages_that_measure_nodes_otherwise_are_refused(go: Go, tmp_path: Path) -> None:
+    for file in (tmp_path / "module" / "kustomize" / "metrics").rglob("*.yaml"):
+        file.write_text("value: 0\n")
+    with pytest.raises(BuildError, match=f"kwok {KWOK} measures nodes otherwise"):
+        build(lambda line: None)
 
 
 def test_a_second_build_does_nothing(go: Go) -> None:

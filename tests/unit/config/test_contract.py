@@ -32,6 +32,9 @@ REBALANCER: dict[str, Any] = LOAD | {
     "maxReschedulePods": 10,
     "excludedNamespaces": ["kube-system", "kube-public"],
     "excludedPodSelector": "",
+    "podSelector": "",
+    "namespaceSelector": "",
+    "priorityThreshold": None,
     "mode": "act",
     "modes": {},
     "revalidateAfter": "15s",
@@ -46,6 +49,9 @@ REBALANCER: dict[str, Any] = LOAD | {
     "minPodAge": "2m",
     "minReplicas": 1,
     "singleReplica": "refuse",
+    "podsWithoutPdb": "allow",
+    "localStorage": "refuse",
+    "protectedStorageClasses": [],
     "barePods": "skip",
     "jobs": "skip",
     "replacingOwners": [],
@@ -105,8 +111,9 @@ def test_the_rebalancer_has_exactly_these_keys_and_defaults() -> None:
 
 
 def test_the_extender_has_exactly_these_keys_and_defaults() -> None:
-    expected = {**LOAD, **BESIDE, "overloaded": "score", "kind": "ExtenderConfiguration"}
-    assert effective(ExtenderConfiguration()) == expected
+    own = {"overloaded": "score", "newPodFloor": 2.5, "leaseNamespace": ""}
+    own["kind"] = "ExtenderConfiguration"
+    assert effective(ExtenderConfiguration()) == {**LOAD, **BESIDE, **own}
 
 
 def test_both_kinds_share_one_model_of_load() -> None:

@@ -28,6 +28,8 @@ def test_labels_and_taints_are_added_to_the_usual_labels() -> None:
         "kubernetes.io/hostname": "n",
         "kubernetes.io/os": "linux",
         "kubernetes.io/arch": "amd64",
+        "beta.kubernetes.io/os": "linux",
+        "beta.kubernetes.io/arch": "amd64",
         "pool": "a",
         ZONE: "z",
     }

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controlplane.errors import ConfigError
-from controlplane.scheduler_config import SHIPPED, localise
+from controlplane.scheduler_config import SHIPPED, localise, without_extenders
 
 WITH_EXTENDER = """\
 # A comment with kubeconfig: in it.
@@ -88,6 +88,14 @@ def test_the_place_in_the_file_does_not_matter(comment: str, style: str, before:
     )
 
 
+def test_only_the_extenders_are_left_out() -> None:
+    expected = yaml.safe_load(SHIPPED.read_text())
+    assert len(expected.pop("extenders")) == 1
+    assert yaml.safe_load(without_extenders(SHIPPED.read_text())) == expected
+    assert without_extenders("kind: X\n") == "kind: X\n"
+    assert yaml.safe_load(without_extenders("extenders: [{a: 1}]\nkind: X\n")) == {"kind": "X"}
+
+
 @pytest.mark.parametrize(
     ("text", "arguments", "message"),
     [
@@ -98,7 +106,11 @@ def test_the_place_in_the_file_does_not_matter(comment: str, style: str, before:
         ("clientConnection: {kubeconfig: [a]}\n", {}, "no clientConnection.kubeconfig"),
         ("a: [\n", {}, "not one YAML document"),
         ("a: 1\n---\nb: 2\n", {}, "not one YAML document"),
-        (SHIPPED.read_text(), {"extender_url": "http://x"}, r"no extenders\[0\].urlPrefix"),
+        (
+            without_extenders(SHIPPED.read_text()),
+            {"extender_url": "http://x"},
+            r"no extenders\[0\].urlPrefix",
+        ),
     ],
 )
 def test_a_file_without_the_place_is_refused(

@@ -1,0 +1,89 @@
+"""kube-scheduler's answers: values to bytes.
+
+What goes out is what the scheduler survives (pkg/scheduler/extender.go): PascalCase keys,
+no null where it would follow the pointer, an integer score for every name, the names in the
+order in which they came. Refused nodes go to `FailedAndUnresolvableNodes`, because those in
+`FailedNodes` would be tried with preemption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw
+
+from extender.asking import Filtered, Victims
+from extender.wire import NameLists, Question
+
+_PREFIXES_KEPT: Final = 20_000
+_ENCODER: Final = msgspec.json.Encoder()
+_SUFFIXES: Final = {score: b"%d}," % score for score in range(11)}
+
+
+def filter_answer(question: Question, verdict: Filtered, lists: NameLists) -> bytes:
+    """Return ExtenderFilterResult, in the form in which the nodes came."""
+    if question.items is not None:
+        return _nodes_answer(question, question.items, verdict)
+    if not verdict.failed:
+        return b'{"NodeNames":%b,"FailedNodes":{},"FailedAndUnresolvableNodes":{},"Error":""}' % (
+            question.names_json
+        )
+    names = _ENCODER.encode(verdict.keep)
+    lists.remember(names, verdict.keep)
+    return b'{"NodeNames":%b,"FailedNodes":{},"FailedAndUnresolvableNodes":%b,"Error":""}' % (
+        names,
+        _ENCODER.encode(verdict.failed),
+    )
+
+
+def _nodes_answer(question: Question, items: Sequence[Raw], verdict: Filtered) -> bytes:
+    pairs = zip(items, question.names, strict=True)
+    answer: dict[str, Any] = {  # Any: the parts of one JSON object
+        "Nodes": {
+            "metadata": {},
+            "items": [item for item, name in pairs if name not in verdict.failed],
+        },
+        "NodeNames": None,
+        "FailedNodes": {},
+        "FailedAndUnresolvableNodes": verdict.failed,
+        "Error": "",
+    }
+    return _ENCODER.encode(answer)
+
+
+class Prefixes(dict[str, bytes]):
+    """The part of a score's entry before the score, by name of the node; bounded."""
+
+    def __missing__(self, name: str) -> bytes:
+        if len(self) >= _PREFIXES_KEPT:
+            self.clear()
+        prefix = self[name] = b'{"Host":%b,"Score":' % _ENCODER.encode(name)
+        return prefix
+
+
+def prioritize_answer(names: Sequence[str], scores: Sequence[int], prefixes: Prefixes) -> bytes:
+    """Return HostPriorityList; raises if scores are missing or not within 0 to 10."""
+    if not names and not scores:
+        return b"[]"
+    parts = [b""] * (2 * len(names))
+    parts[::2] = map(prefixes.__getitem__, names)
+    parts[1::2] = map(_SUFFIXES.__getitem__, scores)
+    parts[0] = b"[" + parts[0]
+    parts[-1] = parts[-1][:-1] + b"]"
+    return b"".join(parts)
+
+
+def preempt_answer(candidates: Mapping[str, Victims], keep: Collection[str]) -> bytes:
+    """Return ExtenderPreemptionResult, always in its short form and without nulls."""
+    wanted = frozenset(keep)
+    kept = {
+        name: {
+            "Pods": [{"UID": uid} for uid in victims.pods],
+            "NumPDBViolations": victims.violations,
+        }
+        for name, victims in candidates.items()
+        if name in wanted
+    }
+    return _ENCODER.encode({"NodeNameToMetaVictims": kept})

@@ -1,0 +1,213 @@
+"""The extender put together: what is read, who decides, who is told.
+
+Watches keep nodes, pods and Migrations current; a board of believed loads is made anew in a
+thread whenever something changed, at most ten times a second; requests are answered from
+what is there. Nothing that fails here stops the answers: without a cluster they are neutral.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import random
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass
+from typing import Final
+
+from common.clock import Clock
+from common.cluster.reader import MIGRATION_READING, READINGS
+from common.cluster.records import PodRecord, PodUid
+from common.config import ExtenderConfiguration, load_settings_hash
+from common.health import Health, address_of, listen, serving
+from common.kube.client import KubeClient, connect
+from common.kube.own import own_identity, own_namespace
+from common.kube.resources import MIGRATIONS, NODES, PODS
+from common.metrics import Metrics
+from common.observer import Belief, Observer
+from common.program import Announce, Options, StartError
+from extender.advisor import Advisor
+from extender.app import make_app, server_options
+from extender.debug import nodes_page
+from extender.guided import Guided
+from extender.guides import Guides
+from extender.heartbeat import Heartbeat
+from extender.intents import Intents
+from extender.scoring import Board
+from extender.tls import ServerTls
+
+REFRESH_S: Final = 0.1
+READ: Final = (
+    *(reading for reading in READINGS if reading.resource in (NODES, PODS)),
+    MIGRATION_READING,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtenderOptions(Options):
+    """The flags of this program beside everybody's."""
+
+    port: int = 0
+    health_bind_address: str = ""
+    tls_cert_file: str = ""
+    tls_private_key_file: str = ""
+    client_ca_file: str = ""
+
+
+async def run(
+    config: ExtenderConfiguration,
+    options: ExtenderOptions,
+    *,
+    clock: Clock,
+    announce: Announce,
+) -> None:
+    """Answer kube-scheduler until cancelled."""
+    tls = _tls(options, clock)
+    metrics = Metrics("extender")
+    health = Health(metrics)
+    async with AsyncExitStack() as stack:
+        client, own_client = [
+            await stack.enter_async_context(_connected(config, options, clock)) for _ in range(2)
+        ]
+        parts = _Parts.of(client, own_client, config, clock=clock, metrics=metrics)
+        parts.show(health)
+        host = options.health_bind_address or options.bind_address
+        health_address = await stack.enter_async_context(health.serving(host, options.health_port))
+        listener = await listen(options.bind_address, options.port)
+        address = address_of(listener)
+        app = make_app(parts.verdicts, parts.lookup, metrics, clock=clock)
+        await stack.enter_async_context(serving(app, listener, **server_options(tls)))
+        stack.callback(health.drain)
+        announce(extender=address, health=health_address)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(parts.observer.run())
+            group.create_task(parts.refresh())
+            group.create_task(parts.begin())
+            group.create_task(parts.heartbeat.run())
+            if tls is not None:
+                group.create_task(tls.run())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parts:
+    """Everything that works together in one extender."""
+
+    clock: Clock
+    observer: Observer
+    intents: Intents
+    advisor: Advisor
+    verdicts: Guided
+    heartbeat: Heartbeat
+
+    @classmethod
+    def of(
+        cls,
+        client: KubeClient,
+        own_client: KubeClient,
+        config: ExtenderConfiguration,
+        *,
+        clock: Clock,
+        metrics: Metrics,
+    ) -> _Parts:
+        observer = Observer(client, config, clock=clock, metrics=metrics, readings=READ)
+        reader, state = observer.reader, observer.reader.state
+        intents = Intents(state.snapshot, clock=clock, metrics=metrics)
+        state.migrations.listen(intents.on_migration)
+        state.pods.listen(intents.on_pod)
+        nodes, pods = reader.reflector_of(NODES), reader.reflector_of(PODS)
+        advisor = Advisor(
+            state,
+            intents,
+            config=config,
+            clock=clock,
+            metrics=metrics,
+            ready=lambda: nodes.synced and pods.synced,
+        )
+        guides = Guides(clock)
+        migrations = reader.reflector_of(MIGRATIONS)
+        heartbeat = Heartbeat(
+            own_client,
+            namespace=config.lease_namespace or own_namespace(),
+            identity=own_identity(),
+            seen=lambda: migrations.resource_version if intents.live else None,
+            guides=guides,
+            settings_hash=load_settings_hash(config),
+            clock=clock,
+            metrics=metrics,
+            rng=random.Random(),
+        )
+        return cls(
+            clock=clock,
+            observer=observer,
+            intents=intents,
+            advisor=advisor,
+            verdicts=Guided(advisor, guides, lambda: advisor.board),
+            heartbeat=heartbeat,
+        )
+
+    def show(self, health: Health) -> None:
+        """Say on the health port what is missing, and what is believed."""
+        health.ready("cluster", self.observer.reader.why_not_synced)
+        health.ready("board", lambda: None if self.advisor.board else "no node was judged yet")
+        health.route("/debug/nodes", nodes_page(self.advisor.explain, self.intents.rows))
+
+    def lookup(self, uid: PodUid) -> PodRecord | None:
+        """Return a pod that the watch has told us of."""
+        return self.observer.reader.state.pods.by_uid.get(uid)
+
+    async def begin(self) -> None:
+        """Let the intents count once all that they rest on was listed."""
+        for reflector in self.observer.reader.reflectors:
+            await reflector.wait_synced()
+        self.intents.begin()
+
+    async def refresh(self) -> None:
+        """Keep the board in step with the belief."""
+        await self.observer.reader.wait_synced()
+        while True:
+            belief = await self.observer.look(self.intents.predecessors())
+            if not self._holds(belief):
+                board = await asyncio.to_thread(
+                    Board.after, self.advisor.board, belief, self.advisor.settings
+                )
+                self.advisor.use(board)
+            await self.clock.sleep(REFRESH_S)
+
+    def _holds(self, belief: Belief) -> bool:
+        board = self.advisor.board
+        return (
+            board is not None
+            and board.load is belief.load
+            and board.version == belief.snapshot.version
+        )
+
+
+def _connected(
+    config: ExtenderConfiguration, options: ExtenderOptions, clock: Clock
+) -> AbstractAsyncContextManager[KubeClient]:
+    return connect(
+        kubeconfig=options.kubeconfig,
+        context=options.context,
+        qps=config.client_connection.qps,
+        burst=config.client_connection.burst,
+        clock=clock,
+    )
+
+
+def _tls(options: ExtenderOptions, clock: Clock) -> ServerTls | None:
+    """Return the certificates to serve with; raise `StartError` for what would be unsafe."""
+    cert, key, clients = options.tls_cert_file, options.tls_private_key_file, options.client_ca_file
+    if bool(cert) != bool(key) or (clients and not cert):
+        raise StartError("TLS needs both --tls-cert-file and --tls-private-key-file")
+    if not clients and not _is_loopback(options.bind_address):
+        raise StartError(
+            f"--bind-address {options.bind_address} can be reached from other hosts: "
+            "give --tls-cert-file, --tls-private-key-file and --client-ca-file too"
+        )
+    return ServerTls(cert, key, clients, clock=clock) if cert else None
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"

@@ -1,0 +1,245 @@
+"""What is believed of every node, as columns of numbers.
+
+A board never changes. The next one is made from the last and costs what changed: a node's
+column is computed anew only when its `NodeView` or its `NodeLoad` is another object.
+
+Newcomers are pods that nobody has measured and no sibling vouches for: only their own
+requests speak for them, and those may be far too low. Each counts for at least
+`newPodFloor` percent of its node until it is measured, so that a burst of pods that ask for
+little and use much is spread over the cluster before the first measurement arrives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import compress, repeat
+from operator import is_not, or_
+from typing import Final, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from common.cluster.snapshot import NodeView, Snapshot
+from common.load import Basis, LoadView, NodeLoad
+from extender.scoring.curve import Figures, Mask
+
+Rows = npt.NDArray[np.intp]
+
+USE_CPU: Final = 0
+"""Load over threshold, without the pod that is asked about."""
+USE_MEM: Final = 1
+ASKED_CPU: Final = 2
+"""Requests over allocatable."""
+ASKED_MEM: Final = 3
+ONE_CPU: Final = 4
+"""The share of allocatable that one milli-core, or one byte, is."""
+ONE_MEM: Final = 5
+_FIGURES: Final = 6
+
+STRANGER: Final = -1
+"""The row of a name that nobody knows: the last column, which says nothing."""
+
+_NOTHING: Final = (0.0,) * _FIGURES
+
+
+class Believed(Protocol):
+    """A moment of the cluster and what is believed of its load."""
+
+    @property
+    def snapshot(self) -> Snapshot: ...
+    @property
+    def load(self) -> LoadView: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreSettings:
+    """What is too much, and what a newcomer counts for; all in percent of allocatable."""
+
+    cpu_threshold: float = 80.0
+    mem_threshold: float = 80.0
+    new_pod_floor: float = 2.5
+
+
+class Newcomers(NamedTuple):
+    """The pods of a node that only their own requests speak for."""
+
+    pods: int = 0
+    cpu_milli: float = 0.0
+    """By how much they count for more than they ask."""
+    mem_bytes: float = 0.0
+
+
+NONE_NEW: Final = Newcomers()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Board:
+    """All nodes at one version of the cluster."""
+
+    version: int
+    """The version of the snapshot that it was made from."""
+    settings: ScoreSettings
+    load: LoadView
+    names: Sequence[str]
+    index: Mapping[str, int]
+    views: Sequence[NodeView]
+    loads: Sequence[NodeLoad | None]
+    newcomers: Sequence[Newcomers]
+    table: Figures
+    """One column per node, and one more for strangers."""
+    known: Mask
+
+    @classmethod
+    def after(cls, previous: Board | None, belief: Believed, settings: ScoreSettings) -> Board:
+        """Return the board of this belief; what has not changed is taken over."""
+        names = list(belief.snapshot.nodes)
+        views = list(belief.snapshot.nodes.values())
+        loads = list(map(belief.load.nodes.get, names))
+        base = _base(previous if previous and previous.settings == settings else None, names)
+        news = compress(
+            range(len(names)),
+            map(or_, map(is_not, views, base.views), map(is_not, loads, base.loads)),
+        )
+        redrawn = base.redrawn(list(news), views, loads, belief.load, settings)
+        return cls(
+            version=belief.snapshot.version,
+            settings=settings,
+            load=belief.load,
+            names=base.names,
+            index=base.index,
+            views=views,
+            loads=loads,
+            newcomers=redrawn.newcomers,
+            table=redrawn.table,
+            known=redrawn.known,
+        )
+
+    @property
+    def resting(self) -> bool:
+        """Tell whether so little is known that load should not decide."""
+        return self.load.resting or not self.known.any()
+
+    def rows(self, names: Sequence[str]) -> Rows:
+        """Return the rows of these nodes; `STRANGER` for those that nobody knows."""
+        found = map(self.index.get, names, repeat(STRANGER))
+        return np.fromiter(found, np.intp, len(names))
+
+
+class _Redrawn(NamedTuple):
+    """Figures of all nodes, of which some were computed anew."""
+
+    newcomers: list[Newcomers]
+    table: Figures
+    known: Mask
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Base:
+    """What the next board starts from."""
+
+    names: Sequence[str]
+    index: Mapping[str, int]
+    views: Sequence[NodeView | None]
+    loads: Sequence[NodeLoad | None]
+    newcomers: Sequence[Newcomers]
+    table: Figures
+    known: Mask
+
+    def redrawn(
+        self,
+        rows: Sequence[int],
+        views: Sequence[NodeView],
+        loads: Sequence[NodeLoad | None],
+        belief: LoadView,
+        settings: ScoreSettings,
+    ) -> _Redrawn:
+        """Return the figures with these rows computed anew; the base stays as it was."""
+        if not rows:
+            return _Redrawn(list(self.newcomers), self.table, self.known)
+        made = _Redrawn(list(self.newcomers), self.table.copy(), self.known.copy())
+        new = [_newcomers(views[i], loads[i], belief, settings) for i in rows]
+        columns = [_column(views[i], loads[i], n, settings) for i, n in zip(rows, new, strict=True)]
+        made.table[:, rows] = np.array(columns).T
+        made.known[rows] = [_is_known(loads[i]) for i in rows]
+        for row, found in zip(rows, new, strict=True):
+            made.newcomers[row] = found
+        return made
+
+
+def _base(previous: Board | None, names: Sequence[str]) -> _Base:
+    if previous is None:
+        return _blank(names)
+    old = previous
+    if old.names == names:
+        return _Base(
+            old.names, old.index, old.views, old.loads, old.newcomers, old.table, old.known
+        )
+    columns = np.append(old.rows(names), STRANGER)
+    places = columns[:-1].tolist()
+    return _Base(
+        names,
+        _index(names),
+        [old.views[i] if i != STRANGER else None for i in places],
+        [old.loads[i] if i != STRANGER else None for i in places],
+        [old.newcomers[i] if i != STRANGER else NONE_NEW for i in places],
+        old.table[:, columns],
+        old.known[columns],
+    )
+
+
+def _blank(names: Sequence[str]) -> _Base:
+    nobody: list[None] = [None] * len(names)
+    figures = np.zeros((_FIGURES, len(names) + 1))
+    known = np.zeros(len(names) + 1, np.bool_)
+    return _Base(names, _index(names), nobody, nobody, [NONE_NEW] * len(names), figures, known)
+
+
+def _index(names: Sequence[str]) -> Mapping[str, int]:
+    return {name: row for row, name in enumerate(names)}
+
+
+def _is_known(load: NodeLoad | None) -> bool:
+    return load is not None and load.why is None
+
+
+def _column(
+    view: NodeView, load: NodeLoad | None, new: Newcomers, settings: ScoreSettings
+) -> tuple[float, ...]:
+    offered, asked = view.node.allocatable, view.requested
+    if load is None or offered.cpu_milli <= 0 or offered.mem_bytes <= 0:
+        return _NOTHING
+    one_cpu, one_mem = 1.0 / offered.cpu_milli, 1.0 / offered.mem_bytes
+    return (
+        (load.cpu_milli + new.cpu_milli) * one_cpu * 100.0 / settings.cpu_threshold,
+        (load.mem_bytes + new.mem_bytes) * one_mem * 100.0 / settings.mem_threshold,
+        asked.cpu_milli * one_cpu,
+        asked.mem_bytes * one_mem,
+        one_cpu,
+        one_mem,
+    )
+
+
+def _newcomers(
+    view: NodeView, load: NodeLoad | None, loads: LoadView, settings: ScoreSettings
+) -> Newcomers:
+    """Return how many newcomers a node has, and what they count for beyond their estimate."""
+    if load is None or not load.estimated_pods:
+        return NONE_NEW
+    least_cpu = view.node.allocatable.cpu_milli * settings.new_pod_floor / 100.0
+    least_mem = view.node.allocatable.mem_bytes * settings.new_pod_floor / 100.0
+    pods, cpu_milli, mem_bytes = 0, 0.0, 0.0
+    unmeasured = 0
+    # Whoever is not measured came last: the search ends when all are found.
+    for pod in reversed(list(view.pods.values())):
+        if unmeasured == load.estimated_pods:
+            break
+        if loads.pod_peak(pod.uid) is not None:
+            continue
+        unmeasured += 1
+        guess = loads.load_of(pod)
+        if guess.basis is Basis.SPEC:
+            pods += 1
+            cpu_milli += max(0.0, least_cpu - guess.cpu_milli)
+            mem_bytes += max(0.0, least_mem - guess.mem_bytes)
+    return Newcomers(pods, cpu_milli, mem_bytes)

@@ -1,0 +1,80 @@
+"""Answers hold what kube-scheduler survives, whatever the names are."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from common.cluster.records import PodUid
+from extender.answers import Prefixes, filter_answer, preempt_answer, prioritize_answer
+from extender.asking import Filtered, Victims
+from extender.wire import NameLists, read_question
+from tests.support.extender_service import args, full_args, go_json
+
+NAME = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+
+
+def filtered(question: dict[str, Any], failed: dict[str, str], lists: NameLists) -> Any:
+    asked = read_question(go_json(question), lists)
+    keep = [name for name in asked.names if name not in failed]
+    return json.loads(filter_answer(asked, Filtered(keep, failed), lists))
+
+
+@given(names=st.lists(NAME, max_size=6), data=st.data())
+def test_kept_names_and_failed_ones_are_the_question(names: list[str], data: st.DataObject) -> None:
+    refused = set(data.draw(st.lists(st.sampled_from(names)))) if names else set()
+    told = filtered(args(*names), dict.fromkeys(refused, "why"), NameLists())
+    assert told["NodeNames"] == [name for name in names if name not in refused]
+    assert told["FailedAndUnresolvableNodes"] == dict.fromkeys(refused, "why")
+
+
+@given(names=st.lists(NAME, max_size=4), data=st.data())
+def test_kept_nodes_and_failed_ones_are_the_question(names: list[str], data: st.DataObject) -> None:
+    refused = set(data.draw(st.lists(st.sampled_from(names)))) if names else set()
+    question = full_args(*names)
+    told = filtered(question, dict.fromkeys(refused, "why"), NameLists())
+    items = question["Nodes"]["items"]
+    assert told["Nodes"]["items"] == [i for i in items if i["metadata"]["name"] not in refused]
+    assert told["NodeNames"] is None
+
+
+def test_the_list_that_a_filter_leaves_is_remembered() -> None:
+    lists = NameLists()
+    asked = read_question(go_json(args("a", "b", "c")), lists)
+    left = ["a", "c"]
+    filter_answer(asked, Filtered(left, {"b": "why"}), lists)
+    assert read_question(go_json(args("a", "c")), lists).names is left
+
+
+@given(scores=st.lists(st.tuples(NAME, st.integers(0, 10)), max_size=8))
+def test_scores_are_told_for_every_name_in_order(scores: list[tuple[str, int]]) -> None:
+    names, numbers = [name for name, _ in scores], [number for _, number in scores]
+    told = json.loads(prioritize_answer(names, numbers, Prefixes()))
+    assert [(entry["Host"], entry["Score"]) for entry in told] == scores
+
+
+@pytest.mark.parametrize("scores", [[-1], [11], [5, 5], [], ["5"], [5.5]], ids=str)
+def test_scores_that_the_scheduler_would_drop_are_not_written(scores: list[Any]) -> None:
+    with pytest.raises((KeyError, ValueError)):
+        prioritize_answer(["a"], scores, Prefixes())
+
+
+def test_prefixes_do_not_grow_for_ever() -> None:
+    prefixes, names = Prefixes(), [f"node-{number}" for number in range(20_001)]
+    prioritize_answer(names, [5] * len(names), prefixes)
+    assert len(prefixes) == 1
+
+
+def test_only_candidates_come_back_from_a_preemption() -> None:
+    candidates = {"a": Victims([PodUid("u")], 2), "b": Victims([], 0)}
+    told = json.loads(preempt_answer(candidates, ["b", "ghost", "a"]))
+    assert told == {
+        "NodeNameToMetaVictims": {
+            "a": {"Pods": [{"UID": "u"}], "NumPDBViolations": 2},
+            "b": {"Pods": [], "NumPDBViolations": 0},
+        }
+    }
