@@ -39,6 +39,20 @@ REGISTRIES: tuple[Registry, ...] = (
     Registry("common.cluster.reader", "READINGS", ("tests/unit/test_roles.py",)),
     Registry("common.fit.predicates", "PREDICATES", ("tests/unit/fit/test_predicates.py",)),
     Registry("common.fit.scores", "SCORES", ("tests/unit/fit/test_recorded.py",)),
+    Registry(
+        "rebalancer.evictability", "TEMPLATE_GATES", ("tests/unit/evictability/test_gates.py",)
+    ),
+    Registry("rebalancer.evictability", "POD_GATES", ("tests/unit/evictability/test_gates.py",)),
+    Registry(
+        "rebalancer.strategies.participation",
+        "RULES",
+        ("tests/unit/strategies/test_participation.py",),
+    ),
+    Registry(
+        "rebalancer.strategies.assessment",
+        "STRATEGIES",
+        ("tests/unit/strategies/test_strategies.py",),
+    ),
 )
 
 

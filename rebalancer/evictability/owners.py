@@ -1,0 +1,107 @@
+"""Gates about who replaces a pod once it is gone, and whether the replacement would start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from common.cluster.records import PodRecord
+from common.cluster.shapes import PodShape
+from common.config import BarePods, Jobs
+from common.contract import GROUP_ANNOTATIONS, GROUP_LABELS
+from rebalancer.evictability.context import JOB, READ_OWNERS, Context
+from rebalancer.reasons import Refusal
+
+_HAVE_GATES_OF_THEIR_OWN: Final = frozenset({"DaemonSet", "Node"})
+_BARE: Final = Refusal("BarePod", "no controller would replace it")
+_LOOSELY_OWNED: Final = Refusal(
+    "OwnerWithoutControl", "its owner is not marked as its controller, so nobody would replace it"
+)
+
+
+def replaceable_if_bare(pod: PodRecord, context: Context) -> Refusal | None:
+    if pod.owner is not None:
+        return None
+    if pod.owned:
+        return _LOOSELY_OWNED
+    if context.config.bare_pods is not BarePods.REPLACE:
+        return _BARE
+    hindrances = ", ".join(_hindrances(pod.shape))
+    return (
+        Refusal("BarePodNotCopyable", f"no copy can stand in: {hindrances}") if hindrances else None
+    )
+
+
+def _hindrances(shape: PodShape) -> Iterator[str]:
+    """Yield what two pods cannot have at the same time, or what shows that it is to end."""
+    if shape.restart_policy != "Always":
+        yield f"its restartPolicy is {shape.restart_policy}"
+    if shape.claims or shape.ephemeral_claims:
+        yield "it has a volume claim"
+    if shape.host_ports:
+        yield "it has a host port"
+    if shape.hostname:
+        yield "its hostname is fixed"
+
+
+def movable_if_of_a_job(pod: PodRecord, context: Context) -> Refusal | None:
+    standing = context.standing(pod)
+    if standing is None or standing.kind != JOB:
+        return None
+    if context.config.jobs is not Jobs.MOVE:
+        return Refusal("JobPod", f"Job {standing.owner.name} would start its work anew")
+    if standing.controller is None or standing.controller.ignores_disruption:
+        return None
+    words = f"Job {standing.owner.name} has no podFailurePolicy that ignores DisruptionTarget"
+    return Refusal("JobCountsDisruptions", words)
+
+
+def owner_replaces_its_pods(pod: PodRecord, context: Context) -> Refusal | None:
+    standing = context.standing(pod)
+    if standing is None or standing.replaces or standing.owner.kind in _HAVE_GATES_OF_THEIR_OWN:
+        return None
+    words = f"{standing.kind} {standing.owner.name} is not known to replace its pods"
+    return Refusal("CustomOwner", words)
+
+
+def owner_is_there(pod: PodRecord, context: Context) -> Refusal | None:
+    """Without its owner nobody would replace the pod; the watch may also just be late."""
+    standing = context.standing(pod)
+    if standing is None or standing.kind not in READ_OWNERS:
+        return None
+    if standing.controller is None:
+        named = f"{standing.owner.kind} {standing.owner.name}"
+        return Refusal("OwnerMissing", f"its {named} is not there", for_good=False)
+    for found in (standing.controller, standing.workload):
+        if found is not None and found.deleted_s is not None:
+            return Refusal("OwnerDeleted", f"its {found.kind} {found.name} is being deleted")
+    return None
+
+
+def not_surplus(pod: PodRecord, context: Context) -> Refusal | None:
+    """A controller with too many pods does not replace one that goes."""
+    standing = context.replacing(pod)
+    found = standing.controller if standing is not None else None
+    if found is None or found.current <= found.desired:
+        return None
+    words = f"{found.kind} {found.name} has {found.current} pods and wants {found.desired}"
+    return Refusal("SurplusPod", f"{words}: it would not be replaced", for_good=False)
+
+
+def replacement_not_gated(pod: PodRecord, context: Context) -> Refusal | None:
+    standing = context.replacing(pod)
+    found = standing.controller if standing is not None else None
+    gates = found.template.gates if found is not None else pod.shape.gates
+    if not gates:
+        return None
+    return Refusal("SchedulingGates", f"its replacement would wait for {', '.join(gates)}")
+
+
+def not_in_a_pod_group(pod: PodRecord, _: Context) -> Refusal | None:
+    if pod.shape.pod_group:
+        words = f"it belongs to PodGroup {pod.shape.pod_group}, which is placed as a whole"
+        return Refusal("PodGroup", words)
+    if GROUP_LABELS.isdisjoint(pod.labels) and GROUP_ANNOTATIONS.isdisjoint(pod.annotations):
+        return None
+    keys = (GROUP_LABELS & pod.labels.keys()) | (GROUP_ANNOTATIONS & pod.annotations.keys())
+    return Refusal("PodGroup", f"{min(keys)} says that it is admitted or placed with others")

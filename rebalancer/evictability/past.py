@@ -1,0 +1,60 @@
+"""What was moved lately, as finished Migrations remember it.
+
+A lineage is a pod with its chain of replacements. The replacement of an ordinary pod has a
+new uid, that of a StatefulSet's pod an old name: so a lineage is known by the uid of its
+living pod, or by the set and the pod's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from common.cluster.migrations import MigrationRecord, Phase
+from common.cluster.records import OwnerUid, PodRecord
+
+_STATEFUL_SET: Final = "StatefulSet"
+
+
+class Past(msgspec.Struct, frozen=True):
+    """When workloads and lineages were moved last, in seconds since the epoch."""
+
+    workload_moved_s: Mapping[OwnerUid, float] = msgspec.field(default_factory=dict)
+    lineage_moved_s: Mapping[str, float] = msgspec.field(default_factory=dict)
+
+
+NO_PAST: Final = Past()
+
+
+def lineage_of(pod: PodRecord) -> str:
+    """Return the name under which a pod's moves are remembered."""
+    owner = pod.owner
+    if owner is not None and owner.kind == _STATEFUL_SET:
+        return f"{owner.uid}/{pod.name}"
+    return pod.uid
+
+
+def past_of(migrations: Iterable[MigrationRecord]) -> Past:
+    """Return what these Migrations say about moves that took place."""
+    workloads: dict[OwnerUid, float] = {}
+    lineages: dict[str, float] = {}
+    for migration in filter(_took_place, migrations):
+        moved_s = migration.created_s if migration.finished_s is None else migration.finished_s
+        workload, lineage = migration.workload_uid, _lineage_after(migration)
+        if workload:
+            workloads[workload] = max(moved_s, workloads.get(workload, moved_s))
+        lineages[lineage] = max(moved_s, lineages.get(lineage, moved_s))
+    return Past(workloads, lineages)
+
+
+def _took_place(migration: MigrationRecord) -> bool:
+    """Tell whether the pod was evicted; one that failed before that is still where it was."""
+    return migration.phase == Phase.COMPLETED or bool(migration.replacement_uid)
+
+
+def _lineage_after(migration: MigrationRecord) -> str:
+    if migration.controller_kind == _STATEFUL_SET:
+        return f"{migration.controller_uid}/{migration.pod_name}"
+    return migration.replacement_uid or migration.pod_uid

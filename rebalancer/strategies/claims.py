@@ -1,0 +1,71 @@
+"""Nodes that pending pods could use: load moves leave them alone.
+
+A pod that the scheduler has found no node for has the first claim on room that has become
+free since; moving another pod there for the sake of load would make it wait on. So a node
+is no target of load moves while a pod that is unschedulable, has no scheduling gate and is
+nominated to no other node would fit there as the cluster is now. A pod that was only just
+created does not count: it is bound in a moment, and what is planned is validated again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from common.cluster.records import NodeName, PodRecord
+from common.fit import Candidate, World
+
+KINDS: Final = 64
+"""Kinds of waiting pods that are tried on all nodes, those that wait in numbers first."""
+
+
+class Claims(NamedTuple):
+    """Which pod could use which node, and how many kinds of pods were not tried."""
+
+    by_node: dict[NodeName, str]
+    untried: int = 0
+
+
+def claims(world: World) -> Claims:
+    """Return the nodes that pending pods could use now, each with one such pod."""
+    waiting = [pod for pod in world.snapshot.pending.values() if _waits(pod)]
+    if not waiting:
+        return Claims({})
+    kinds = _kinds(waiting, _most_free(world))
+    found: dict[NodeName, str] = {}
+    for pod in kinds[:KINDS]:
+        mask = world.mask(Candidate.of(pod))
+        for row in np.flatnonzero(mask):
+            node = world.index.facts.nodes[row]
+            if node is not None:
+                found.setdefault(node.name, pod.key)
+    return Claims(found, max(0, len(kinds) - KINDS))
+
+
+def _waits(pod: PodRecord) -> bool:
+    return pod.unschedulable and not pod.shape.gates and not pod.nominated_node
+
+
+def _kinds(waiting: Iterable[PodRecord], free: tuple[int, int]) -> list[PodRecord]:
+    """Return one pod of each controller that could fit anywhere, the most numerous first."""
+    first: dict[str, PodRecord] = {}
+    many: dict[str, int] = {}
+    for pod in sorted(waiting, key=lambda pod: pod.uid):
+        if pod.requests.cpu_milli > free[0] or pod.requests.mem_bytes > free[1]:
+            continue
+        kind = pod.owner.uid if pod.owner is not None else pod.uid
+        first.setdefault(kind, pod)
+        many[kind] = many.get(kind, 0) + 1
+    return [first[kind] for kind in sorted(first, key=lambda kind: (-many[kind], kind))]
+
+
+def _most_free(world: World) -> tuple[int, int]:
+    """Return the most CPU and the most memory that any node has left: a cheap first question."""
+    cpu_milli = mem_bytes = 0
+    for view in world.snapshot.nodes.values():
+        offered, taken = view.node.allocatable, view.requested
+        cpu_milli = max(cpu_milli, offered.cpu_milli - taken.cpu_milli)
+        mem_bytes = max(mem_bytes, offered.mem_bytes - taken.mem_bytes)
+    return cpu_milli, mem_bytes

@@ -1,0 +1,136 @@
+"""Pools: which nodes are compared with each other, and what their ends are.
+
+Nodes with the same value of the pool label are a pool. With a label configured, the nodes
+that lack it are a pool of their own, named "". The low end of a pool counts only where it
+is filled; elsewhere a node is compared with the mean of the others, so that a node that an
+autoscaler wants to empty gives nobody a reason to fill it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from math import fsum
+from typing import Final, NamedTuple
+
+from common.cluster.records import NodeName, NodeRecord
+from common.cluster.snapshot import NodeView
+from common.config import FillLowNodes
+from common.contract import DO_NOT_DISRUPT, SCALE_DOWN_DISABLED
+from common.load import NodeLoad
+from rebalancer.goals import Dimension
+
+Levels = Mapping[NodeName, float]
+"""Percent of allocatable that nodes use, in one resource."""
+
+REMOVAL_TAINTS: Final = frozenset(
+    {
+        "ToBeDeletedByClusterAutoscaler",
+        "DeletionCandidateOfClusterAutoscaler",
+        "karpenter.sh/disrupted",
+    }
+)
+"""An autoscaler is removing the node, or about to (utils/taints of cluster-autoscaler, and
+pkg/apis/v1 of karpenter)."""
+
+AUTOSCALER_LABELS: Final = frozenset(
+    {
+        "karpenter.sh/nodepool",
+        "karpenter.sh/provisioner-name",
+        "eks.amazonaws.com/nodegroup",
+        "alpha.eksctl.io/nodegroup-name",
+        "cloud.google.com/gke-nodepool",
+        "kubernetes.azure.com/agentpool",
+    }
+)
+"""Karpenter's own, and those of node groups that a cloud may scale."""
+
+
+class Far(NamedTuple):
+    """The nodes that are too far from the others."""
+
+    high: tuple[NodeName, ...]
+    low: tuple[NodeName, ...]
+
+
+def pools_of(views: Iterable[NodeView], label: str) -> dict[str, tuple[NodeName, ...]]:
+    """Return all nodes by pool, both sorted; without a label there is one pool."""
+    found: dict[str, list[NodeName]] = {}
+    for view in views:
+        pool = view.node.labels.get(label, "") if label else ""
+        found.setdefault(pool, []).append(view.node.name)
+    return {pool: tuple(sorted(found[pool])) for pool in sorted(found)}
+
+
+def removal_taint(node: NodeRecord) -> str:
+    """Return the taint with which an autoscaler removes this node; else nothing."""
+    return min((t.key for t in node.taints if t.key in REMOVAL_TAINTS), default="")
+
+
+def sign_of_autoscaler(node: NodeRecord) -> str:
+    """Return what shows that an autoscaler may remove nodes like this one; else nothing."""
+    if not AUTOSCALER_LABELS.isdisjoint(node.labels):
+        return f"label {min(AUTOSCALER_LABELS.intersection(node.labels))}"
+    if SCALE_DOWN_DISABLED in node.annotations:
+        return f"annotation {SCALE_DOWN_DISABLED}"
+    taint = removal_taint(node)
+    return f"taint {taint}" if taint else ""
+
+
+def kept_by_autoscalers(node: NodeRecord) -> bool:
+    """Tell whether somebody has told autoscalers to leave this node alone."""
+    told = (node.annotations.get(key) for key in (SCALE_DOWN_DISABLED, DO_NOT_DISRUPT))
+    return "true" in told
+
+
+def autoscaler_of(nodes: Collection[NodeRecord]) -> str:
+    """Return what shows that an autoscaler may remove nodes of a pool, on the first that does."""
+    if all(kept_by_autoscalers(node) for node in nodes):
+        return ""
+    signs = ((node.name, sign) for node in nodes if (sign := sign_of_autoscaler(node)))
+    return next((f"{name} has the {sign}" for name, sign in signs), "")
+
+
+def fills_low(choice: FillLowNodes, autoscaler: str) -> bool:
+    """Tell whether the low end of a pool is filled."""
+    return choice is FillLowNodes.ALWAYS or (choice is FillLowNodes.AUTO and not autoscaler)
+
+
+def percent(load: NodeLoad, dimension: Dimension) -> float:
+    return load.cpu_percent if dimension is Dimension.CPU else load.mem_percent
+
+
+def gap(levels: Levels, *, fill_low: bool) -> float:
+    """Return by how much the highest node is above the lowest, or above the others' mean."""
+    if len(levels) < 2:
+        return 0.0
+    highest = max(levels.values())
+    if fill_low:
+        return highest - min(levels.values())
+    return highest - _others_mean(levels)(highest)
+
+
+def far(levels: Levels, points: float, *, fill_low: bool) -> Far:
+    """Return the nodes that keep a pool from being within so many points.
+
+    A node that is too far from both ends counts for the end that it is nearer to.
+    """
+    if gap(levels, fill_low=fill_low) <= points:
+        return Far((), ())
+    if not fill_low:
+        mean = _others_mean(levels)
+        return Far(tuple(n for n, level in levels.items() if level - mean(level) > points), ())
+    highest, lowest = max(levels.values()), min(levels.values())
+    middle = (highest + lowest) / 2
+    high = (n for n, level in levels.items() if level - lowest > points and level > middle)
+    low = (n for n, level in levels.items() if highest - level > points and level <= middle)
+    return Far(tuple(high), tuple(low))
+
+
+def downwards(levels: Levels) -> list[NodeName]:
+    """Return the nodes, the most loaded first; equal ones by name."""
+    return sorted(levels, key=lambda name: (-levels[name], name))
+
+
+def _others_mean(levels: Levels) -> Callable[[float], float]:
+    total, others = fsum(levels.values()), len(levels) - 1
+    return lambda level: (total - level) / others

@@ -1,0 +1,77 @@
+"""Goals for load stand only when several samples in a row call for them."""
+
+from __future__ import annotations
+
+import pytest
+
+from common.cluster.records import NodeName
+from common.config import Strategy
+from rebalancer.strategies import Assessor
+from tests.support.strategy_scenes import (
+    NOW_S,
+    Case,
+    Scene,
+    evictable,
+    load_cases,
+    scene_of,
+    told,
+)
+
+ALL = [str(name) for name in Strategy]
+
+
+@pytest.mark.parametrize("case", load_cases("observations"), ids=str)
+def test_goals_stand_after_enough_samples(case: Case) -> None:
+    scene = scene_of(case.row)
+    scene.config = {"enabledStrategies": ALL, **scene.config}
+    assessor = Assessor(scene.look().config)
+    sample_s = NOW_S
+
+    for number, step in enumerate(case.row["looks"], 1):
+        sample_s += 0 if step.get("again") else 60
+        assessor.moved([NodeName(name) for name in step.get("moved", [])])
+        for name in step.get("gone", []):
+            scene.remove(name)
+        measured = None if case.row.get("requests") else sample_s
+        look = scene.look(step.get("levels"), sample_s=measured, now_s=sample_s)
+        found = assessor.assess(look, evictable)
+
+        assert told(found.goals) == step.get("goals", []), f"look {number}"
+        waiting = [goal.words for goal in found.waiting]
+        assert waiting == step.get("waiting", []), f"look {number}"
+
+
+def test_a_node_that_comes_back_under_its_name_starts_from_nothing() -> None:
+    scene = Scene({"n1": {"cpu": 90}, "n2": {"cpu": 75}})
+    assessor = Assessor(scene.look().config)
+    for number in (1, 2):
+        assessor.assess(scene.look(sample_s=NOW_S + number), evictable)
+    scene.remove("n1")
+    assessor.assess(scene.look(sample_s=NOW_S + 3), evictable)
+
+    again = Scene(scene.nodes).look(sample_s=NOW_S + 4)
+    found = assessor.assess(again, evictable)
+
+    assert [(goal.seen, goal.needed) for goal in found.waiting] == [(1, 3)]
+
+
+def test_nodes_that_are_far_off_for_the_first_time_are_told_so() -> None:
+    scene = Scene({"n1": {"cpu": 70}, "n2": {"cpu": 60}, "n3": {"cpu": 40}})
+    found = Assessor(scene.look().config).assess(scene.look(), evictable)
+
+    refused = found.participation.spread_refused
+    assert {name: [r.name for r in why] for name, why in refused.items()} == {
+        "n1": ["SeenTooRarely"],
+        "n3": ["SeenTooRarely"],
+    }
+
+
+def test_judging_at_once_counts_nothing() -> None:
+    scene = Scene({"n1": {"cpu": 90}, "n2": {"cpu": 75}})
+    assessor = Assessor(scene.look().config)
+    for number in range(3):
+        assessor.assess(scene.look(sample_s=NOW_S + number), evictable, at_once=True)
+
+    found = assessor.assess(scene.look(sample_s=NOW_S + 3), evictable)
+
+    assert [goal.seen for goal in found.waiting] == [1]

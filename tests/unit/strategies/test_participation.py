@@ -1,0 +1,85 @@
+"""Who takes part, and what is said to those who do not."""
+
+from __future__ import annotations
+
+import pytest
+
+from common.cluster.records import NodeName
+from rebalancer.strategies import Participation, Refused, participation
+from tests.support.strategy_scenes import Case, Scene, evictable, load_cases, scene_of
+
+ROLES = ("source", "target", "refuge", "spread")
+
+
+def refused(parts: Participation, role: str) -> Refused:
+    roles = {
+        "source": parts.sources_refused,
+        "target": parts.targets_refused,
+        "refuge": parts.refuges_refused,
+        "spread": parts.spread_refused,
+    }
+    return roles[role]
+
+
+@pytest.mark.parametrize("case", load_cases("participation"), ids=str)
+def test_a_node_takes_part_unless_a_rule_says_why_not(case: Case) -> None:
+    parts = participation(scene_of(case.row).look(), evictable)
+
+    found = {role: refused(parts, role) for role in ROLES}
+    names = {role: [r.name for r in found[role].get(NodeName("n1"), ())] for role in ROLES}
+    words = [r.words for role in ROLES for r in found[role].get(NodeName("n1"), ())]
+    assert {role: why for role, why in names.items() if why} == case.row["refused"]
+    assert not words or any(case.row.get("words", "") in word for word in words)
+    assert {name for role in ROLES for name in found[role]} <= {"n1"}
+
+
+def test_every_node_has_the_ceiling_of_the_configuration() -> None:
+    scene = Scene({"n1": {}, "n2": {"ready": False}}, config={"cpuThreshold": 70.0})
+
+    parts = participation(scene.look(), evictable)
+
+    ceilings = {name: (c.cpu_percent, c.mem_percent) for name, c in parts.ceilings.items()}
+    assert ceilings == {"n1": (70.0, 80.0), "n2": (70.0, 80.0)}
+
+
+@pytest.mark.parametrize(
+    ("label", "pools"),
+    [
+        pytest.param("", {"": ("n1", "n2", "n3", "n4")}, id="without a label all are one pool"),
+        pytest.param(
+            "team",
+            {"": ("n3",), "a": ("n1", "n4"), "b": ("n2",)},
+            id="nodes without the label are a pool of their own",
+        ),
+        pytest.param("gone", {"": ("n1", "n2", "n3", "n4")}, id="a label that nobody has"),
+    ],
+)
+def test_nodes_with_the_same_label_are_a_pool(label: str, pools: dict[str, object]) -> None:
+    nodes = {"n2": "b", "n1": "a", "n4": "a"}
+    given: dict[str, dict[str, object]] = {n: {"labels": {"team": t}} for n, t in nodes.items()}
+    scene = Scene({**given, "n3": {}}, config={"poolLabel": label})
+
+    assert participation(scene.look(), evictable).pools == pools
+
+
+def test_kinds_of_pending_pods_that_were_not_tried_are_told_of() -> None:
+    pods = {f"late-{i}": {"unschedulable": True} for i in range(66)}
+
+    parts = participation(Scene({"n1": {}}, pods).look(), evictable)
+
+    assert any("2 more kinds of pending pods" in note for note in parts.notes)
+
+
+def test_replicas_that_wait_are_one_kind() -> None:
+    pods = {f"late-{i}": {"unschedulable": True, "owner": "batch"} for i in range(66)}
+
+    parts = participation(Scene({"n1": {}}, pods).look(), evictable)
+
+    assert parts.notes == ()
+    assert set(parts.targets_refused) == {"n1"}
+
+
+def test_an_empty_cluster_has_nobody_to_take_part() -> None:
+    parts = participation(Scene({}).look(), evictable)
+
+    assert (parts.pools, parts.ceilings, parts.spread_refused) == ({}, {}, {})
