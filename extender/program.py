@@ -63,6 +63,7 @@ async def run(
     """Answer kube-scheduler until cancelled."""
     tls = _tls(options, clock)
     metrics = Metrics("extender")
+    _count_tasks(metrics)
     health = Health(metrics)
     async with AsyncExitStack() as stack:
         client, own_client = [
@@ -179,6 +180,12 @@ class _Parts:
             and board.load is belief.load
             and board.version == belief.snapshot.version
         )
+
+
+def _count_tasks(metrics: Metrics) -> None:
+    loop = asyncio.get_running_loop()
+    gauge = metrics.gauge("event_loop_tasks", "Tasks that have not ended.")
+    gauge.set_function(lambda: float(len(asyncio.all_tasks(loop))))
 
 
 def _connected(

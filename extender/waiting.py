@@ -3,14 +3,14 @@
 A removed maintenance label wakes the pods that wait for it, but the scheduler's watch may
 be ahead of ours: its question comes before our word of the change, and a pod that is refused
 now is not asked about again for minutes. So a refusal of everything is given a short while
-to be overtaken. Such waits are few: questions come one after the other, and a cluster that
-really is under maintenance must not be slowed down by them.
+to be overtaken. Questions come one after the other, and a cluster that really is under
+maintenance must not be slowed down for long: waiting costs credit, which comes back at half
+the speed of time.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -20,7 +20,10 @@ from common.metrics import Metrics
 from extender.asking import Filtered
 
 WAIT_S: Final = 0.1
-WAITS_PER_S: Final = 5
+CREDIT_S: Final = 2.0
+"""So long may be waited without a pause; then half of the time at most."""
+REFILL: Final = 0.5
+_ROUNDING: Final = 1e-6
 
 
 class NodeEvents:
@@ -29,7 +32,8 @@ class NodeEvents:
     def __init__(self, clock: Clock, metrics: Metrics) -> None:
         self._clock = clock
         self._event = asyncio.Event()
-        self._waits: deque[float] = deque(maxlen=WAITS_PER_S)
+        self._credit_s = CREDIT_S
+        self._counted_s = clock.monotonic()
         waits = metrics.counter(
             "node_event_waits_total",
             "Waits for a Node event before a whole list is refused.",
@@ -52,18 +56,19 @@ class NodeEvents:
         if not self._may_wait():
             self._skipped.inc()
             return found
-        until_s = self._clock.monotonic() + WAIT_S
-        while not found.keep and await self._event_before(until_s):
+        began_s = self._clock.monotonic()
+        self._credit_s -= WAIT_S
+        while not found.keep and await self._event_before(began_s + WAIT_S):
             found = judge()
+        self._credit_s += max(0.0, WAIT_S - (self._clock.monotonic() - began_s))
         (self._helped if found.keep else self._in_vain).inc()
         return found
 
     def _may_wait(self) -> bool:
         now_s = self._clock.monotonic()
-        if len(self._waits) == WAITS_PER_S and now_s - self._waits[0] < 1.0:
-            return False
-        self._waits.append(now_s)
-        return True
+        earned_s = REFILL * (now_s - self._counted_s)
+        self._credit_s, self._counted_s = min(CREDIT_S, self._credit_s + earned_s), now_s
+        return self._credit_s > WAIT_S - _ROUNDING
 
     async def _event_before(self, until_s: float) -> bool:
         left_s = until_s - self._clock.monotonic()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from common.cluster.records import PodUid
 from common.cluster.resources import Resources
 from extender.asking import Victims
 from extender.guided import Guided, could_take
@@ -81,7 +82,7 @@ async def test_other_verbs_are_passed_on_and_not_noted() -> None:
     stand = Stand(3)
     pod = stand.world.pod("web")
     assert stand.verdicts.prioritize(pod, stand.names) == [9, 9, 9]
-    candidates = {"n000": Victims(pods=["u"], violations=0)}
+    candidates = {"n000": Victims(pods=[PodUid("u")], violations=0)}
     assert set(stand.verdicts.preempt(pod, candidates)) == {"n000"}
     assert stand.guides.report() == {}
 

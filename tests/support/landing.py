@@ -1,0 +1,138 @@
+"""Where pods come to run: place them, count them, move them, take them away.
+
+Everything goes through the real API server; who decides where a pod goes is the scheduler
+under test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from common.clock import SYSTEM
+from common.contract import API_VERSION, MAINTENANCE_LABEL
+from common.kube.timestamps import micro_time
+from simulator import build
+from tests.support.cluster import AT_ONCE, MERGE, Cluster
+
+PATIENCE_S = 90.0
+LIFETIME_S = 300.0
+
+Json = dict[str, Any]  # Any: the nesting of Kubernetes' objects
+
+
+class Landing:
+    """The pods of one test."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._api = cluster.control_plane.api
+        self._path = f"/api/v1/namespaces/{cluster.namespace}/pods"
+
+    async def occupy(self, node: str, name: str, **template: Any) -> None:
+        """Run a pod on a node without asking the scheduler."""
+        made = build.pod(name, namespace=self._cluster.namespace, node=node, **template)
+        await self._cluster.create([made])
+
+    async def place(self, name: str, count: int, **template: Any) -> Counter[str]:
+        """Create a ReplicaSet, wait until its pods are bound, and count them by node."""
+        await self.begin(name, count, **template)
+        return Counter(pod["spec"]["nodeName"] for pod in await self.bound(name, count))
+
+    async def begin(self, name: str, count: int, **template: Any) -> None:
+        """Create a ReplicaSet; its pods appear one after the other."""
+        made = build.replica_set(name, count, namespace=self._cluster.namespace, **template)
+        await self._cluster.create([made])
+
+    async def bound(self, name: str, count: int, *, timeout_s: float = PATIENCE_S) -> list[Json]:
+        """Return the pods of an application once that many have a node."""
+
+        async def all_bound() -> list[Json]:
+            placed = [pod for pod in await self.pods(name) if pod["spec"].get("nodeName")]
+            return placed if len(placed) == count else []
+
+        what = f"{count} pods of {name} have nodes"
+        found: list[Json] = await self._cluster.wait(all_bound, timeout_s, what)
+        return found
+
+    async def pods(self, *names: str) -> list[Json]:
+        """Return the pods of these applications, or all, that are not about to end."""
+        selector = {"labelSelector": f"app in ({','.join(names)})"} if names else {}
+        items = (await asyncio.to_thread(self._api.get, self._path, **selector))["items"]
+        return [pod for pod in items if "deletionTimestamp" not in pod["metadata"]]
+
+    async def pod(self, name: str) -> Json:
+        return await asyncio.to_thread(self._api.get, f"{self._path}/{name}")
+
+    async def remove(self, name: str) -> None:
+        """Delete a ReplicaSet and its pods and wait until they are gone."""
+        owners = f"/apis/apps/v1/namespaces/{self._cluster.namespace}/replicasets/{name}"
+        await asyncio.to_thread(self._api.delete, owners)
+
+        async def gone() -> bool:
+            pods = f"{self._path}?labelSelector=app%3D{name}"
+            await asyncio.to_thread(self._api.delete, pods, AT_ONCE)
+            found = await asyncio.to_thread(self._api.get, self._path, labelSelector=f"app={name}")
+            return not found["items"]
+
+        await self._cluster.wait(gone, PATIENCE_S, f"the pods of {name} are gone")
+
+    async def forget(self, name: str) -> None:
+        """Delete a bare pod and wait until it is gone."""
+        await asyncio.to_thread(self._api.delete, f"{self._path}/{name}", AT_ONCE)
+
+    async def plan(self, moves: Iterable[tuple[Json, str]]) -> int:
+        """Create a Migration for each move; return the version that all of them are in."""
+        made = await self._cluster.create(migration(pod, target) for pod, target in moves)
+        return max(int(each["metadata"]["resourceVersion"]) for each in made)
+
+    async def evict(self, pods: Sequence[Json]) -> None:
+        """Evict exactly these pods through the Eviction API."""
+        await asyncio.gather(*(asyncio.to_thread(self._evict, pod) for pod in pods))
+
+    async def maintain(self, node: str, *, on: bool) -> None:
+        """Put a node under maintenance, or end that."""
+        body = {"metadata": {"labels": {MAINTENANCE_LABEL: "true" if on else None}}}
+        await asyncio.to_thread(
+            self._api.request, "PATCH", f"/api/v1/nodes/{node}", body, content_type=MERGE
+        )
+
+    def _evict(self, pod: Json) -> None:
+        metadata = pod["metadata"]
+        body: Json = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": metadata["name"]},
+            "deleteOptions": {"preconditions": {"uid": metadata["uid"]}},
+        }
+        self._api.request("POST", f"{self._path}/{metadata['name']}/eviction", body)
+
+
+def migration(pod: Json, target: str) -> Json:
+    """Return the Migration of a controlled pod, as the rebalancer would write it."""
+    metadata = pod["metadata"]
+    [owner] = metadata["ownerReferences"]
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Migration",
+        "metadata": {"name": metadata["uid"]},
+        "spec": {
+            "pod": {key: metadata[key] for key in ("namespace", "name", "uid")},
+            "controller": {key: owner[key] for key in ("apiVersion", "kind", "name", "uid")},
+            "source": pod["spec"]["nodeName"],
+            "target": target,
+            "strategy": "LoadBalancing",
+            "reason": "NodeOverloaded",
+            "deadline": micro_time(SYSTEM.now() + LIFETIME_S),
+            "load": {"cpuMilli": 100, "memoryBytes": 2**27},
+            "requests": {"cpuMilli": 100, "memoryBytes": 2**27},
+        },
+    }
+
+
+def waiting_reason(pod: Json) -> str:
+    """Return what the scheduler says about a pod that has no node."""
+    conditions = pod.get("status", {}).get("conditions", ())
+    return next((str(c.get("message", "")) for c in conditions if c["type"] == "PodScheduled"), "")
