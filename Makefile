@@ -14,7 +14,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 SEEDED := $(if $(SEED),-p randomly --randomly-seed=$(SEED),)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test e2e e2e-full check format mutants bench controlplane docs requirements clean go-present prometheus-present
+.PHONY: help setup demo test e2e e2e-full check format mutants bench soak controlplane docs requirements clean go-present prometheus-present
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ mutants: $(READY) ## Remove each registry entry in turn and expect a red test
 
 bench: $(READY) ## Run the benchmarks; they print ratios
 	@for file in $$(grep -l __main__ bench/*.py); do echo "== $$file"; $(BIN)/python -m "$$(echo "$${file%.py}" | tr / .)" || exit 1; done
+
+soak: $(READY) ## Run the extender for ten minutes with everything busy; nothing may grow
+	@$(BIN)/python -m bench.soak
 
 controlplane: $(READY) go-present ## Build the real control plane's binaries (once, about 13 minutes)
 	@$(BIN)/python -m controlplane build

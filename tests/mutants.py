@@ -44,6 +44,12 @@ REGISTRIES: tuple[Registry, ...] = (
     ),
     Registry("rebalancer.evictability", "POD_GATES", ("tests/unit/evictability/test_gates.py",)),
     Registry(
+        "rebalancer.planner.constraints",
+        "CONSTRAINTS",
+        ("tests/unit/planner/test_constraints.py",),
+    ),
+    Registry("rebalancer.planner.limits", "LIMITS", ("tests/unit/planner/test_limits.py",)),
+    Registry(
         "rebalancer.strategies.participation",
         "RULES",
         ("tests/unit/strategies/test_participation.py",),

@@ -1,0 +1,147 @@
+"""The peer to be compared with: sigs.k8s.io/descheduler, compiled from its Go module.
+
+The binary goes into the user's cache folder, keyed by the version, so that only the first
+run pays (about three minutes). It runs one cycle of LowNodeUtilization on measured load and
+is asked nothing else; how long the cycle took is read from the stamps in its log.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+MODULE: Final = "sigs.k8s.io/descheduler"
+VERSION: Final = "v0.36.0"
+LOW_PERCENT: Final = 60
+TIMEOUT_S: Final = 900.0
+
+# klog: I1116 12:30:01.123456   4711 file.go:42] words
+_STAMP: Final = re.compile(r"^[IWEF]\d{4} (\d\d:\d\d:\d\d\.\d{6})\s+\d+ \S+\] (.*)$")
+_FIRST: Final = "Resetting pod evictor counters"
+_LAST: Final = "Number of evictions/requests"
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """What one cycle of the peer did."""
+
+    seconds: float
+    """From its first to its last word, the reading of the cluster aside."""
+    evictions: int
+
+
+def available() -> bool:
+    """Tell whether it is compiled, or could be."""
+    return _binary().exists() or shutil.which("go") is not None
+
+
+def build() -> Path:
+    """Return the binary, compiled if it is not in the cache."""
+    binary = _binary()
+    if not binary.exists():
+        print(f"building descheduler {VERSION} (once, about three minutes) …", flush=True)
+        binary.parent.mkdir(parents=True, exist_ok=True)
+        # Beside its place, so that the final rename stays on one file system.
+        with tempfile.TemporaryDirectory(prefix="build-", dir=binary.parent) as scratch:
+            _compile(Path(scratch)).rename(binary)
+    return binary
+
+
+def run(
+    binary: Path, kubeconfig: Path, *, cpu_percent: float, mem_percent: float, dry_run: bool
+) -> Cycle:
+    """Let it look at a cluster once and evict what it wants to evict, or only say so."""
+    with tempfile.TemporaryDirectory(prefix="evenkeel-descheduler-") as folder:
+        policy = Path(folder, "policy.yaml")
+        policy.write_text(yaml.safe_dump(_policy(cpu_percent, mem_percent)))
+        command = [
+            str(binary),
+            f"--kubeconfig={kubeconfig}",
+            f"--policy-config-file={policy}",
+            "--descheduling-interval=0",
+            f"--dry-run={str(dry_run).lower()}",
+            "--client-connection-qps=1000",
+            "--client-connection-burst=2000",
+            "--disable-metrics",
+            "--bind-address=127.0.0.1",
+            "--secure-port=0",
+            "--v=3",
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
+    return _read(done.stderr)
+
+
+def _policy(cpu_percent: float, mem_percent: float) -> dict[str, Any]:
+    utilization = {
+        "name": "LowNodeUtilization",
+        "args": {
+            "thresholds": {"cpu": LOW_PERCENT, "memory": LOW_PERCENT},
+            "targetThresholds": {"cpu": cpu_percent, "memory": mem_percent},
+            "metricsUtilization": {"source": "KubernetesMetrics"},
+        },
+    }
+    profile = {
+        "name": "bench",
+        "pluginConfig": [{"name": "DefaultEvictor", "args": {"nodeFit": True}}, utilization],
+        "plugins": {"balance": {"enabled": ["LowNodeUtilization"]}},
+    }
+    return {
+        "apiVersion": "descheduler/v1alpha2",
+        "kind": "DeschedulerPolicy",
+        "metricsProviders": [{"source": "KubernetesMetrics"}],
+        "profiles": [profile],
+    }
+
+
+def _read(log: str) -> Cycle:
+    lines = [found.groups() for found in map(_STAMP.match, log.splitlines()) if found]
+    first = next((stamp for stamp, words in lines if _FIRST in words), None)
+    last = next(((stamp, words) for stamp, words in lines if _LAST in words), None)
+    if first is None or last is None:
+        raise RuntimeError("the descheduler did not finish a cycle: " + log[-500:])
+    evicted = re.search(r"totalEvicted=(\d+)", last[1])
+    return Cycle(
+        (_clock(last[0]) - _clock(first)).total_seconds(), int(evicted[1] if evicted else 0)
+    )
+
+
+def _clock(stamp: str) -> datetime:
+    return datetime.strptime(stamp, "%H:%M:%S.%f")
+
+
+def _compile(scratch: Path) -> Path:
+    found = _go(["go", "mod", "download", "-json", f"{MODULE}@{VERSION}"], Path("/"))
+    original = Path(json.loads(found)["Dir"], "go.mod").read_text()
+    # Lines that hold only in the main module; from outside they have to be said again.
+    replaces = re.findall(r"^replace .*$", original, flags=re.MULTILINE)
+    (scratch / "go.mod").write_text(
+        "module evenkeel.io/bench\n\ngo 1.26.0\n\ngodebug default=go1.26\n\n"
+        f"tool {MODULE}/cmd/descheduler\n\nrequire {MODULE} {VERSION}\n\n" + "\n".join(replaces)
+    )
+    flags = ["-mod=mod", "-ldflags", "-s -w", "-o", str(scratch / "descheduler")]
+    _go(["go", "build", *flags, f"{MODULE}/cmd/descheduler"], scratch)
+    return scratch / "descheduler"
+
+
+def _go(command: list[str], folder: Path) -> str:
+    environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": ""}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"`{' '.join(command[:2])}` failed: {done.stderr.strip()[-300:]}")
+    return done.stdout
+
+
+def _binary() -> Path:
+    user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    cache = Path(os.environ.get("EVENKEEL_CACHE") or user / "evenkeel")
+    return cache / "descheduler" / VERSION / "descheduler"

@@ -1,0 +1,43 @@
+"""`python -m rebalancer`: plans which pods to move."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Final
+
+from common.config import RebalancerConfiguration
+from common.program import Program, main
+from rebalancer.program import RebalancerOptions, run
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that only this program has."""
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show what would be done and evict nothing"
+    )
+    parser.add_argument(
+        "--once",
+        action="store_true",
+        help="make one plan from the samples at hand, print it and end",
+    )
+    parser.add_argument(
+        "--output",
+        choices=("text", "json"),
+        default="text",
+        help="the plan of --once for people or for machines (default: %(default)s)",
+    )
+
+
+PROGRAM: Final = Program(
+    name="rebalancer",
+    summary="Keeps nodes level: plans the fewest moves that bring them within their limits.",
+    configuration=RebalancerConfiguration,
+    options=RebalancerOptions,
+    health_port=8890,
+    run=run,
+    add_flags=add_flags,
+)
+
+if __name__ == "__main__":
+    sys.exit(main(PROGRAM))

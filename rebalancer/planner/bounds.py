@@ -1,0 +1,168 @@
+"""How few evictions could do: certificates that hold for every plan.
+
+A plan evicts each pod at most once, and each eviction leaves one node and reaches one other.
+What a node has to lose can therefore be counted node by node and added up: no eviction is
+counted twice, since it leaves only one node. For one node the counts that its goals ask for
+combine by max, for one eviction serves them all:
+
+* a node above its ceiling loses at least as many pods as it takes when its largest leave
+  first, in every resource, and in every weighting of its broken resources;
+* a node to be emptied loses each of its pods that may move.
+
+So the sum over nodes holds for ceilings and *empty* together. For a spread goal the same sum
+is taken with what the level of the pool asks of each node (`spread_bound`); bounds of several
+spread goals combine by max.
+
+Goals that the plan does not meet prove nothing and are left out; so is a goal that no plan
+can meet. Loads are compared with a tolerance that only ever lowers the bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from common.cluster.records import NodeName
+from rebalancer.goals import AtMost, Dimension, Empty, Goal, Spread
+from rebalancer.planner.covering import TOLERANCE, fewest_largest, movable
+from rebalancer.planner.instance import CPU, MEMORY, Flags, Floats, Instance, Ints
+from rebalancer.planner.plan import Bound
+from rebalancer.planner.spread_bound import Known, spread_evictions
+
+AXIS: Final = {Dimension.CPU: CPU, Dimension.MEMORY: MEMORY}
+
+# Any mixture of two covering rules is a covering rule; a few of them catch most of the gap
+# between the harder resource alone and both together.
+_WEIGHTINGS: Final = ((1.0, 0.0), (0.75, 0.25), (0.5, 0.5), (0.25, 0.75), (0.0, 1.0))
+
+
+def lower_bound(
+    instance: Instance, goals: Sequence[Goal], *, excluded: Collection[Goal] = ()
+) -> Bound:
+    """Return how many evictions every plan needs that meets the goals, but the excluded ones."""
+    unmet = frozenset(excluded)
+    wanted = [goal for goal in goals if goal not in unmet]
+    needs = source_needs(instance, wanted)
+    known = Known(needs.most, movable(instance))
+    spreads = (
+        (goal, spread_evictions(instance, goal, AXIS[goal.dimension], known))
+        for goal in wanted
+        if isinstance(goal, Spread)
+    )
+    best = max(spreads, key=lambda found: found[1], default=None)
+    if best is not None and best[1] > needs.total:
+        return Bound(evictions=best[1], proof="spread", words=_spread_words(best[0], best[1]))
+    return needs.bound
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SourceNeeds:
+    """How many pods each node has to lose, and for which goal."""
+
+    ceilings: Ints
+    empty: Ints
+
+    @property
+    def most(self) -> Ints:
+        """[N] what each node loses at least."""
+        return np.maximum(self.ceilings, self.empty)
+
+    @property
+    def total(self) -> int:
+        """What all of them lose at least."""
+        return int(self.most.sum())
+
+    @property
+    def bound(self) -> Bound:
+        if not self.total:
+            return Bound(evictions=0, proof="none", words="no goal proves that a pod has to move")
+        emptied = int(self.empty.sum())
+        proof = "empty" if 2 * emptied >= self.total else "ceilings"
+        return Bound(evictions=self.total, proof=proof, words=self._words())
+
+    def _words(self) -> str:
+        emptied, above = self.empty > 0, (self.ceilings > 0) & (self.empty == 0)
+        parts = []
+        if above.any():
+            parts.append(
+                f"{_nodes(above)} above the ceiling, and even if the largest pods leave first "
+                f"{_pods(self.ceilings[above])} to go"
+            )
+        if emptied.any():
+            parts.append(f"{_nodes(emptied)} to be emptied, and {_pods(self.empty[emptied])} to go")
+        return "; ".join(parts)
+
+
+def source_needs(instance: Instance, goals: Iterable[Goal]) -> SourceNeeds:
+    """Return how many pods each node has to lose for its own goals."""
+    stated = list(goals)
+    empties = [goal for goal in stated if isinstance(goal, Empty)]
+    return SourceNeeds(
+        ceilings=_for_ceilings(instance, [goal for goal in stated if isinstance(goal, AtMost)]),
+        empty=_for_emptying(instance, empties),
+    )
+
+
+def rows_of(instance: Instance, names: Iterable[NodeName]) -> Ints:
+    """Return the rows of nodes by name; nodes that are not in the instance are left out."""
+    row = {name: number for number, name in enumerate(instance.nodes)}
+    return np.array([row[name] for name in names if name in row], dtype=np.int64)
+
+
+def excess(instance: Instance, goals: Sequence[AtMost]) -> Floats:
+    """[N, 2] points that have to leave a node for its ceiling, nowhere below zero."""
+    found, percent = np.zeros_like(instance.capacity), instance.percent
+    row = {name: number for number, name in enumerate(instance.nodes)}
+    for goal in goals:
+        if goal.node in row:
+            at = row[goal.node]
+            over = percent[at] - (goal.ceiling.cpu_percent, goal.ceiling.mem_percent)
+            broken = [AXIS[dimension] for dimension in goal.broken]
+            found[at, broken] = np.maximum(found[at, broken], over[broken] - TOLERANCE)
+    return found
+
+
+def _for_ceilings(instance: Instance, goals: Sequence[AtMost]) -> Ints:
+    over = excess(instance, goals)
+    hot = over.max(axis=1, initial=0.0) > 0.0
+    pods = np.flatnonzero(hot[instance.at] & movable(instance))
+    at = instance.at[pods]
+    share = 100.0 * instance.pod_load[pods] / instance.capacity[at]
+    needs = np.zeros(len(instance.nodes), dtype=np.int64)
+    reachable = np.ones(len(instance.nodes), dtype=np.bool_)
+    for weights in _WEIGHTINGS:
+        weight = np.divide(weights, over, out=np.zeros_like(over), where=over > 0.0)
+        target = np.where(over > 0.0, weights, 0.0).sum(axis=1)
+        fewest, reached = fewest_largest(at, (share * weight[at]).sum(axis=1), target)
+        needs = np.maximum(needs, fewest)
+        reachable &= reached
+    return np.where(reachable, needs, 0)
+
+
+def _for_emptying(instance: Instance, goals: Sequence[Empty]) -> Ints:
+    here = np.bincount(instance.at, minlength=len(instance.nodes))
+    needs = np.zeros(len(instance.nodes), dtype=np.int64)
+    rows = rows_of(instance, (goal.node for goal in goals))
+    needs[rows] = here[rows]
+    return needs
+
+
+def _nodes(chosen: Flags) -> str:
+    count = int(chosen.sum())
+    return "1 node is" if count == 1 else f"{count} nodes are"
+
+
+def _pods(counts: Ints) -> str:
+    total = int(counts.sum())
+    return "1 pod has" if total == 1 else f"{total} pods have"
+
+
+def _spread_words(goal: Spread, evictions: int) -> str:
+    pool = f"pool {goal.pool}" if goal.pool else "the pool"
+    return (
+        f"whatever level {pool} settles at, at least {evictions} pods have to leave nodes that "
+        f"are more than {goal.points:g} points of {goal.dimension} above it or reach nodes below it"
+    )

@@ -1,0 +1,283 @@
+"""From a demand to a plan.
+
+The objective is lexicographic: nodes that must be emptied, ceilings, spread, then the fewest
+evictions, the least disruption, the best balance. Attempts with different preferences are
+compared until one needs no more evictions than the nodes have to give by themselves, or the
+budget of evaluations is gone. The best is put in order, checked step by step, and explained.
+
+Nothing here depends on time, chance or the order of maps: equal demands give equal plans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from common.cluster.records import PodRecord
+from common.config import Strategy
+from rebalancer.goals import AtMost, Dimension
+from rebalancer.planner.bounds import lower_bound
+from rebalancer.planner.draft import Draft, Effort
+from rebalancer.planner.explain import Explainer, is_met, title
+from rebalancer.planner.fingerprint import fingerprint_of, plan_id_of
+from rebalancer.planner.fitting import Fitting
+from rebalancer.planner.gain import not_worth_it
+from rebalancer.planner.instance import CPU, MEMORY, Floats
+from rebalancer.planner.leveling import Leveling
+from rebalancer.planner.limits import cut, startable
+from rebalancer.planner.movable import Movable
+from rebalancer.planner.ordering import Step, arrange, chains
+from rebalancer.planner.partial import relieve_in_part
+from rebalancer.planner.plan import Level, Move, NodePlan, Plan
+from rebalancer.planner.problem import Demand, Problem
+from rebalancer.planner.relief import Policy, Relief, Result
+from rebalancer.planner.replicas import Census
+from rebalancer.reasons import Refusal
+
+POLICIES: Final = (
+    Policy(gentle=True, tight=False),
+    Policy(gentle=False, tight=True),
+    Policy(gentle=False, tight=False),
+    Policy(gentle=False, tight=True, hot_first=True),
+)
+ATTEMPTS: Final = 4
+"""Searches, each without the pods whose moves the last one had to leave out."""
+AXES: Final = {Dimension.CPU: CPU, Dimension.MEMORY: MEMORY}
+
+
+def make_plan(demand: Demand) -> Plan:
+    """Return the plan that meets as many goals as can be met with the fewest evictions."""
+    return _Planning(demand).plan()
+
+
+@dataclass(slots=True)
+class _Chosen:
+    """What the search came to: chains in their order, and what was left out."""
+
+    chains: list[list[Step]]
+    dropped: dict[Movable, Refusal] = field(default_factory=dict)
+
+    @property
+    def steps(self) -> list[Step]:
+        return [step for chain in self.chains for step in chain]
+
+
+class _Planning:
+    """Makes one plan."""
+
+    def __init__(self, demand: Demand) -> None:
+        self._demand = demand
+        self._problem = Problem(demand)
+        self._fitting = Fitting(demand.look.world, self._problem.nodes)
+        self._census = Census(self._problem)
+        self._effort = Effort(demand.settings.evaluations, len(self._problem.nodes))
+        self._levelled: set[Movable] = set()
+        self._last_resort: set[Movable] = set()
+        self._swaps: list[tuple[Movable, Movable]] = []
+
+    def plan(self) -> Plan:
+        """Search, order, limit and explain."""
+        problem = self._problem
+        chosen = self._chosen() if problem.goals else _Chosen([])
+        draft = self._draft()
+        for step in chosen.steps:
+            draft.put(step.m, step.row)
+        explainer = Explainer(problem, draft, chosen.dropped)
+        unmet = explainer.unmet()
+        missed = [goal for goal in problem.goals if not is_met(goal, problem, draft)]
+        moves = self._moves(chosen)
+        print_ = fingerprint_of(self._demand)
+        return Plan(
+            plan_id=plan_id_of(print_, moves),
+            fingerprint=print_,
+            strategies=tuple(sorted({goal.strategy for goal in problem.goals})),
+            goals=tuple(title(goal) for goal in problem.goals),
+            moves=moves,
+            lower_bound=lower_bound(problem.instance(), problem.goals, excluded=missed),
+            nodes=self._nodes(draft),
+            unmet=unmet,
+            refused=explainer.refused(),
+            notes=self._demand.assessment.notes,
+            evaluations=self._effort.spent,
+        )
+
+    def _draft(self) -> Draft:
+        return Draft(self._problem, self._fitting, self._census, self._effort)
+
+    def _searched(self) -> Result:
+        best = Relief(self._draft(), POLICIES[0]).run()
+        for policy in POLICIES[1:]:
+            perfect = not (best.stuck or best.hot or best.extra)
+            # Whoever found no place for a single pod will find none with another taste.
+            if perfect or not best.draft.moves or not self._effort.plenty:
+                break
+            found = Relief(self._draft(), policy).run()
+            best = min(best, found, key=lambda result: result.rank)
+        if self._demand.settings.relieve_in_part:
+            relieve_in_part(best.draft, best.hot)
+        leveling = Leveling(best.draft)
+        self._levelled = leveling.run()
+        self._swaps = leveling.swaps
+        self._last_resort = best.last_resort
+        return best
+
+    def _chosen(self) -> _Chosen:
+        """Search until every move of the result can be ordered and is worth it."""
+        dropped: dict[Movable, Refusal] = {}
+        for _ in range(ATTEMPTS):
+            chosen = self._ordered(self._searched())
+            if not chosen.dropped:
+                break
+            dropped.update(chosen.dropped)
+            self._problem.give_up(chosen.dropped)
+        chosen.dropped = dropped
+        return chosen
+
+    def _ordered(self, found: Result) -> _Chosen:
+        """Put the moves in order; leave out chains that cannot be started or are not worth it."""
+        moves = dict(found.draft.moves)
+        dropped: dict[Movable, Refusal] = {}
+        while True:
+            order = arrange(self._draft(), moves, _siblings(found.last_resort, moves))
+            blocked = Refusal("NoOrder", "no order of the moves lets it go", for_good=False)
+            dropped.update(dict.fromkeys(order.left_out, blocked))
+            chosen = chains(order.steps, self._swaps)
+            bad = self._not_worth_it(chosen)
+            if not bad:
+                return _Chosen(chosen, dropped)
+            dropped.update(bad)
+            moves = {step.m: step.row for step in order.steps if step.m not in bad}
+
+    def _not_worth_it(self, found: Sequence[Sequence[Step]]) -> dict[Movable, Refusal]:
+        draft = self._draft()
+        bad: dict[Movable, Refusal] = {}
+        for chain in found:
+            refusal = self._judge(draft, chain)
+            if refusal is not None:
+                bad.update({step.m: refusal for step in chain})
+                continue
+            for step in chain:
+                draft.put(step.m, step.row)
+        return bad
+
+    def _judge(self, draft: Draft, chain: Sequence[Step]) -> Refusal | None:
+        refusal = startable(self._problem, chain)
+        if refusal is not None or any(step.m.maintenance for step in chain):
+            return refusal
+        rows = sorted({row for step in chain for row in (step.m.row, step.row)})
+        before = _percent(draft, rows)
+        for step in chain:
+            draft.put(step.m, step.row)
+        after = _percent(draft, rows)
+        for step in chain:
+            draft.take_out(step.m)
+        if float(after.max()) > max(self._problem.worst, float(before.max())) + 1e-6:
+            words = "a node would be worse than the worst is now"
+            return Refusal("WorstNodeWorse", words, for_good=False)
+        return not_worth_it(
+            before,
+            after,
+            axes=self._axes(chain),
+            evictions=len(chain),
+            min_gain=self._demand.settings.min_gain,
+        )
+
+    def _axes(self, chain: Sequence[Step]) -> list[int]:
+        """Return the resources that the goals of the chain's sources are about."""
+        goals = [self._problem.goal_of(step.m.row) for step in chain]
+        found = {AXES[d] for goal in goals if isinstance(goal, AtMost) for d in goal.broken}
+        if any(step.m in self._levelled for step in chain):
+            found |= {AXES[goal.dimension] for goal in self._problem.spreads}
+        return sorted(found) or [CPU, MEMORY]
+
+    def _moves(self, chosen: _Chosen) -> tuple[Move, ...]:
+        verdicts = cut(self._problem, chosen.chains)
+        return tuple(
+            self._move(step, number, verdicts[step.m])
+            for number, chain in enumerate(chosen.chains)
+            for step in chain
+        )
+
+    def _move(self, step: Step, chain: int, deferred_by: str) -> Move:
+        m, names = step.m, self._problem.nodes
+        reason, words = self._reason(m)
+        if m in self._last_resort:
+            words += "; as the last resort it joins a node or zone that it would rather avoid"
+        return Move(
+            pod=m.pod.key,
+            uid=m.pod.uid,
+            owner=self._owner(m.pod),
+            source=names[m.row],
+            target=names[step.row],
+            alternatives=tuple(names[row] for row in step.alternatives),
+            strategy=self._strategy(m),
+            reason=reason,
+            words=words,
+            chain=chain,
+            needs=tuple(q.pod.uid for q in step.needs),
+            cpu_milli=m.cpu_milli,
+            mem_bytes=m.mem_bytes,
+            this_cycle=not deferred_by,
+            deferred_by=deferred_by,
+        )
+
+    def _strategy(self, m: Movable) -> Strategy:
+        goal = self._problem.goal_of(m.row)
+        if goal is None and m in self._levelled:
+            return Strategy.LOAD_BALANCING
+        return (goal or self._problem.goals[0]).strategy
+
+    def _reason(self, m: Movable) -> tuple[str, str]:
+        name, goal = self._problem.nodes[m.row], self._problem.goal_of(m.row)
+        if goal is not None:
+            return ("Maintenance" if m.maintenance else "AboveCeiling"), goal.words
+        if m in self._levelled:
+            goals = (g for g in self._problem.spreads if name in g.nodes)
+            return "Spread", next((g.words for g in goals), "its pool is uneven")
+        return "MakesRoom", f"{name} has to make room for another pod of this plan"
+
+    def _owner(self, pod: PodRecord) -> str:
+        found = self._problem.snapshot.top_workload(pod)
+        if found is not None:
+            return f"{found.kind} {found.key}"
+        return f"{pod.owner.kind} {pod.namespace}/{pod.owner.name}" if pod.owner else ""
+
+    def _nodes(self, draft: Draft) -> tuple[NodePlan, ...]:
+        problem, parts = self._problem, self._demand.assessment.participation
+        before, after = problem.percent(problem.load), draft.percent()
+        sources, targets = {m.row for m in draft.moves}, set(draft.moves.values())
+        known = self._demand.look.load.nodes
+        return tuple(
+            NodePlan(
+                name=name,
+                before=_level(before[row]),
+                after=_level(after[row]),
+                role=_role(row in sources, row in targets),
+                source_refusals=parts.sources_refused.get(name, ()),
+                target_refusals=parts.targets_refused.get(name, ()),
+                unknown=known[name].why or "",
+            )
+            for row, name in enumerate(problem.nodes)
+        )
+
+
+def _siblings(pods: Collection[Movable], moves: Collection[Movable]) -> set[Movable]:
+    """Return pods with those of the same workload: whichever comes last is piled up."""
+    groups = {m.group for m in pods}
+    return {m for m in moves if m.maintenance and m.group in groups}
+
+
+def _percent(draft: Draft, rows: Sequence[int]) -> Floats:
+    found: Floats = 100.0 * draft.load[rows] / draft.problem.capacity[rows]
+    return found
+
+
+def _level(percent: Floats) -> Level:
+    return Level(cpu=float(percent[0]), memory=float(percent[1]))
+
+
+def _role(source: bool, target: bool) -> str:
+    if source and target:
+        return "both"
+    return "source" if source else "target" if target else ""

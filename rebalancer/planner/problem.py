@@ -1,0 +1,192 @@
+"""What is to be planned, in numbers: nodes as rows, pods when somebody asks for them.
+
+Rows follow the sorted names of the nodes, and the pods of a node are looked at by uid, so
+that nothing depends on the order of a map. A pod is judged once, when its node first has
+to give; most pods of a large cluster are never looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from common.cluster.records import NodeName, PodRecord, PodUid
+from rebalancer.evictability import Budgets, Purpose
+from rebalancer.goals import AtMost, Ceiling, Empty, Spread
+from rebalancer.planner.instance import Flags, Floats, Instance, Ints
+from rebalancer.planner.movable import Movable, disruption
+from rebalancer.planner.settings import PlannerSettings
+from rebalancer.reasons import Refusal
+
+if TYPE_CHECKING:
+    from rebalancer.strategies import Assessment, Look
+
+Judge = Callable[[PodRecord, Purpose], tuple[Refusal, ...]]
+
+TOLERANCE: Final = 1e-7
+"""Points by which sums of loads may be off and still count as equal."""
+
+ALLOWED_CELLS: Final = 2_000_000
+"""Beyond so many pairs of pods and nodes, an instance takes all of them for allowed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Demand:
+    """Everything that a plan is made of."""
+
+    look: Look
+    assessment: Assessment
+    judge: Judge
+    budgets: Budgets
+    settings: PlannerSettings
+
+
+class Problem:
+    """The nodes by row, the goals, and the pods that may be moved."""
+
+    def __init__(self, demand: Demand) -> None:
+        look, parts = demand.look, demand.assessment.participation
+        self.demand = demand
+        self.snapshot = look.snapshot
+        self.goals = tuple(demand.assessment.goals)
+        self.emptied = tuple(goal for goal in self.goals if isinstance(goal, Empty))
+        self.spreads = tuple(goal for goal in self.goals if isinstance(goal, Spread))
+        self.nodes: tuple[NodeName, ...] = tuple(sorted(look.snapshot.nodes))
+        self.row_of = {name: row for row, name in enumerate(self.nodes)}
+        offered = [look.snapshot.nodes[name].node.allocatable for name in self.nodes]
+        self.capacity = _pairs([(max(o.cpu_milli, 1), max(o.mem_bytes, 1)) for o in offered])
+        believed = [look.load.nodes[name] for name in self.nodes]
+        self.load = _pairs([(b.cpu_milli, b.mem_bytes) for b in believed])
+        self.ceiling = _pairs([_ceiling(parts.ceilings.get(name)) for name in self.nodes])
+        self.empty = self._flags(goal.node for goal in self.emptied)
+        above = (goal for goal in self.goals if isinstance(goal, AtMost))
+        self.hot = tuple(goal for goal in above if not self.empty[self.row_of[goal.node]])
+        """The goals of nodes that are not emptied anyway."""
+        self.gives = ~self._flags(parts.sources_refused) | self.empty
+        self.takes = ~self._flags(parts.targets_refused) & ~self.empty
+        self.shelters = ~self._flags(parts.refuges_refused) & ~self.empty
+        self._own_goals: dict[NodeName, AtMost | Empty] = {g.node: g for g in self.hot}
+        self._own_goals.update({goal.node: goal for goal in self.emptied})
+        self._lower_ceilings()
+        self.limit = self.ceiling * self.capacity / 100.0
+        self.slack = TOLERANCE * self.capacity
+        self.worst = self._worst()
+        self.pods: list[Movable] = []
+        self._given_up: dict[int, list[Movable]] = {}
+        self._rows: dict[tuple[NodeName, ...], Ints] = {}
+        self.refused: dict[PodUid, tuple[Refusal, ...]] = {}
+        self._at: dict[int, tuple[Movable, ...]] = {}
+
+    def movables(self, row: int) -> tuple[Movable, ...]:
+        """Return the pods of a node that may be moved, by uid; they are judged only once."""
+        if row not in self._at:
+            self._at[row] = self._judged(row) if self.gives[row] else ()
+        return self._at[row]
+
+    def rows(self, goal: Spread) -> Ints:
+        """Return the rows of the nodes that a goal compares."""
+        found = self._rows.get(goal.nodes)
+        if found is None:
+            known = [self.row_of[name] for name in goal.nodes if name in self.row_of]
+            found = self._rows[goal.nodes] = np.array(known, dtype=np.int64)
+        return found
+
+    def give_up(self, pods: Iterable[Movable]) -> None:
+        """Take pods for immovable: moving them was tried and led nowhere."""
+        for m in pods:
+            self._at[m.row] = tuple(other for other in self._at[m.row] if other is not m)
+            self._given_up.setdefault(m.row, []).append(m)
+
+    def allowed_to_go(self, row: int) -> tuple[Movable, ...]:
+        """Return the pods of a node that no gate refuses, those that were given up too."""
+        return (*self.movables(row), *self._given_up.get(row, ()))
+
+    def looked_at(self) -> list[int]:
+        """Return the rows whose pods were judged."""
+        return sorted(self._at)
+
+    def percent(self, load: Floats) -> Floats:
+        """[N, 2] utilisation with these loads."""
+        return 100.0 * load / self.capacity
+
+    def goal_of(self, row: int) -> AtMost | Empty | None:
+        """Return the goal that a node has for itself; to be emptied outweighs a ceiling."""
+        return self._own_goals.get(self.nodes[row])
+
+    def instance(self, allowed: Callable[[Movable], Flags] | None = None) -> Instance:
+        """Return the problem as numbers only, with the pods that were looked at.
+
+        Without `allowed`, or where the answer would be too large, every node counts as one
+        where a pod could run: more than the truth, never less.
+        """
+        shape = (len(self.pods), len(self.nodes))
+        everywhere = allowed is None or shape[0] * shape[1] > ALLOWED_CELLS
+        return Instance(
+            nodes=self.nodes,
+            capacity=self.capacity,
+            load=self.load,
+            ceiling=self.ceiling,
+            gives=self.gives,
+            takes=self.takes | self.shelters,
+            pods=tuple(m.pod.uid for m in self.pods),
+            at=np.array([m.row for m in self.pods], dtype=np.int64),
+            pod_load=_pairs([(m.cpu_milli, m.mem_bytes) for m in self.pods]),
+            allowed=np.broadcast_to(np.True_, shape)
+            if everywhere or allowed is None
+            else np.array([allowed(m) for m in self.pods], dtype=np.bool_).reshape(shape),
+            empty=self.empty,
+        )
+
+    def _judged(self, row: int) -> tuple[Movable, ...]:
+        purpose = Purpose.MAINTENANCE if self.empty[row] else Purpose.LOAD
+        pods = self.snapshot.nodes[self.nodes[row]].pods
+        found = []
+        for uid in sorted(pods):
+            refusals = self.demand.judge(pods[uid], purpose)
+            if refusals:
+                self.refused[uid] = refusals
+            else:
+                found.append(self._movable(pods[uid], row))
+        return tuple(found)
+
+    def _movable(self, pod: PodRecord, row: int) -> Movable:
+        load = self.demand.look.load.load_of(pod)
+        movable = Movable(
+            number=len(self.pods),
+            pod=pod,
+            row=row,
+            load=np.array((load.cpu_milli, load.mem_bytes)),
+            cpu_milli=load.cpu_milli,
+            mem_bytes=load.mem_bytes,
+            maintenance=bool(self.empty[row]),
+            cost=disruption(pod),
+        )
+        self.pods.append(movable)
+        return movable
+
+    def _flags(self, names: Iterable[NodeName]) -> Flags:
+        found = np.zeros(len(self.nodes), dtype=np.bool_)
+        found[[self.row_of[name] for name in names if name in self.row_of]] = True
+        return found
+
+    def _lower_ceilings(self) -> None:
+        for goal in self.goals:
+            if isinstance(goal, AtMost):
+                row = self.row_of[goal.node]
+                self.ceiling[row] = np.minimum(self.ceiling[row], _ceiling(goal.ceiling))
+
+    def _worst(self) -> float:
+        """Return the utilisation of the worst node, by its dominant resource."""
+        known = self.gives | self.takes
+        return float(self.percent(self.load)[known].max(initial=0.0))
+
+
+def _pairs(values: list[tuple[float, float]]) -> Floats:
+    return np.array(values, dtype=np.float64).reshape(len(values), 2)
+
+
+def _ceiling(found: Ceiling | None) -> tuple[float, float]:
+    return (found.cpu_percent, found.mem_percent) if found is not None else (100.0, 100.0)

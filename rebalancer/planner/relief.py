@@ -1,0 +1,258 @@
+"""Nodes that must give: those to be emptied, then those above their ceiling, worst first.
+
+For a node above its ceiling the sets of pods of the smallest size that cover its excess are
+tried until one of them can be placed. If none can, room is made for one; if that fails, one
+more eviction is allowed, here or elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final
+
+import numpy as np
+
+from rebalancer.planner.cover import covering, sizes
+from rebalancer.planner.draft import Draft
+from rebalancer.planner.gain import worthwhile
+from rebalancer.planner.instance import Flags, Floats
+from rebalancer.planner.movable import Movable
+from rebalancer.planner.placing import Placing
+
+EXTRA: Final = 2
+"""Evictions beyond the fewest that a node may cost."""
+TRIES: Final = 64
+"""Sets of pods that are tried for one node and size."""
+ASKED: Final = 8
+"""Pods of a node that are asked about, the largest first, once much has been asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What is preferred where there is a choice."""
+
+    gentle: bool
+    """Of equally large sets of pods, the one that disrupts least; otherwise the smallest."""
+    tight: bool
+    """Of the nodes with room, the one with the least; otherwise the least loaded."""
+    hot_first: bool = False
+
+
+@dataclass(slots=True)
+class Result:
+    """How far a policy got."""
+
+    draft: Draft
+    stuck: list[Movable] = field(default_factory=list)
+    """Pods of nodes to be emptied that found no place."""
+    hot: list[int] = field(default_factory=list)
+    """Rows that stay above their ceiling."""
+    extra: int = 0
+    """Evictions beyond what the nodes have to give by themselves."""
+    last_resort: set[Movable] = field(default_factory=set)
+
+    @property
+    def rank(self) -> tuple[int, int, int]:
+        return len(self.stuck), len(self.hot), len(self.draft.moves)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class First:
+    """What was found at the first look at a node."""
+
+    excess: Floats
+    givers: list[Movable]
+    sets: list[tuple[Movable, ...]]
+    """The best set of the fewest."""
+
+
+class Relief:
+    """One attempt to meet the goals of nodes that must give."""
+
+    def __init__(self, draft: Draft, policy: Policy) -> None:
+        self.draft = draft
+        self.problem = draft.problem
+        self.policy = policy
+        self.result = Result(draft)
+        self.placing = Placing(draft, tight=policy.tight, gain=self._gain)
+        self._stuck: set[Movable] = set()
+        self._first: dict[int, First] = {}
+        self._needed = 0
+        """Evictions that the nodes have to give by themselves."""
+
+    def run(self) -> Result:
+        """Empty and relieve all nodes that must give, as far as they can be."""
+        steps = [self._empty_all, self._relieve_all]
+        for step in reversed(steps) if self.policy.hot_first else steps:
+            step()
+        self._again()
+        self.result.extra = len(self.draft.moves) - self._needed
+        return self.result
+
+    def _empty_all(self) -> None:
+        rows = [self.problem.row_of[goal.node] for goal in self.problem.emptied]
+        pods = [m for row in rows for m in self.problem.movables(row)]
+        self._needed += len(pods)
+        for m in sorted(pods, key=self._bulk):
+            if not self._house(m):
+                self.result.stuck.append(m)
+
+    def _relieve_all(self) -> None:
+        rows = [self.problem.row_of[goal.node] for goal in self.problem.hot]
+        worst_first = sorted(rows, key=lambda row: (-self._over(row).max(), row))
+        for row in worst_first:
+            self._prepare(row)
+        for row in worst_first:
+            if not self._relieve(row):
+                self.result.hot.append(row)
+
+    def _again(self) -> None:
+        """Try once more what failed: others may have made room, or nothing else is left."""
+        stuck, self.result.stuck = self.result.stuck, []
+        for m in stuck:
+            if self.placing.place(m):
+                continue
+            if self.placing.place(m, last_resort=True):
+                self.result.last_resort.add(m)
+            else:
+                self.result.stuck.append(m)
+        if self.draft.moves and self.draft.effort.plenty:
+            self._stuck.clear()
+            self.result.hot = [row for row in self.result.hot if not self._relieve(row)]
+
+    def _house(self, m: Movable) -> bool:
+        if self.placing.place(m):
+            return True
+        return any(self.placing.make_room(m, evictions=extra) for extra in range(EXTRA + 1))
+
+    def _over(self, row: int) -> Floats:
+        """Return the points above the ceiling of a node."""
+        level = 100.0 * self.draft.load[row] / self.problem.capacity[row]
+        over: Floats = level - self.problem.ceiling[row]
+        return over
+
+    def _relieve(self, row: int) -> bool:
+        """Bring a node under its ceiling with the fewest evictions that can be placed."""
+        excess = self.draft.load[row] - self.problem.limit[row] - self.problem.slack[row]
+        if (excess <= 0).all():
+            return True
+        first = self._first.get(row)
+        if first is None or self.draft.left[row] or excess.tobytes() != first.excess.tobytes():
+            first = self._look(row, excess)
+        if not first.sets:
+            return False
+        self._needed += len(first.sets[0])
+        return self._one_of(first.sets, None) or self._insist(first.givers, excess)
+
+    def _insist(self, givers: Sequence[Movable], excess: Floats) -> bool:
+        """Try all sets of the fewest pods, then make room, then allow another eviction."""
+        near = self._near(givers)
+        if not near:
+            return False
+        fitting_sizes = list(islice(self._sizes(givers, excess), EXTRA + 1))
+        # Look at no set with a pod that can go nowhere.
+        free = self._not_stuck(givers)
+        for extra in range(EXTRA + 1):
+            for size in (s for s in fitting_sizes if s - fitting_sizes[0] <= extra):
+                spare = extra - (size - fitting_sizes[0])
+                if not spare and self._one_of(self._sets(free, excess, size), None):
+                    return True
+                sets = self._sets(near, excess, size) if self.placing.can_make_room else []
+                if self._one_of(sets, spare):
+                    return True
+        return False
+
+    def _prepare(self, row: int) -> None:
+        """Ask about the pods that most likely go while nothing has moved: it is cheaper then."""
+        excess = self.draft.load[row] - self.problem.limit[row] - self.problem.slack[row]
+        if self.draft.moves or (excess <= 0).all():
+            return
+        self._first[row] = self._look(row, excess)
+        for m in (m for pods in self._first[row].sets for m in pods):
+            self.draft.fitting.possible(m)
+
+    def _look(self, row: int, excess: Floats) -> First:
+        givers = self._givers(row)
+        fewest = next(self._sizes(givers, excess), None)
+        sets = self._sets(givers, excess, fewest)[:1] if fewest is not None else []
+        return First(excess, givers, sets)
+
+    def _near(self, pods: Sequence[Movable]) -> list[Movable]:
+        return [m for m in pods if self.draft.reachable(m)]
+
+    def _not_stuck(self, pods: Sequence[Movable]) -> list[Movable]:
+        """Return the pods that have a target; moves take room, so who has none gets none."""
+        asked = [m for m in self.draft.may_go(pods) if m not in self._stuck]
+        if not self.draft.effort.plenty:
+            asked = sorted(asked, key=self._bulk)[:ASKED]
+        free = [m for m in asked if self.draft.effort.left > 0 and self.draft.targets(m).any()]
+        self._stuck.update(set(pods) - set(free))
+        return free
+
+    def _givers(self, row: int) -> list[Movable]:
+        """Return the pods of a node whose leaving could gain anything."""
+        pods = [m for m in self.problem.movables(row) if m not in self.draft.moves]
+        over = self._over(row)
+        if not pods:
+            return []
+        share = 100.0 * np.array([m.load for m in pods]) / self.problem.capacity[row]
+        enough = (share[:, over > 0] >= self.problem.demand.settings.min_gain).any(axis=1)
+        return [m for m, fine in zip(pods, enough, strict=True) if fine]
+
+    def _sizes(self, pods: Sequence[Movable], excess: Floats) -> Iterator[int]:
+        loads = np.array([m.load for m in pods]).reshape(len(pods), 2)
+        return (size for size in sizes(loads, excess) if covering(loads, excess, size).size)
+
+    def _sets(
+        self, pods: Sequence[Movable], excess: Floats, size: int
+    ) -> list[tuple[Movable, ...]]:
+        """Return sets of pods whose leaving suffices, best first."""
+        if len(pods) < size or not pods:
+            return []
+        self.draft.effort.spend()
+        loads = np.array([m.load for m in pods])
+        found = covering(loads, excess, size)
+        capacity = self.problem.capacity[pods[0].row]
+        weight = (loads / capacity).sum(axis=1)[found].sum(axis=1)
+        costs = np.array([m.cost for m in pods])[found].sum(axis=1).T
+        keys = (weight, *costs[::-1]) if self.policy.gentle else (*costs[::-1], weight)
+        order = np.lexsort(keys)[:TRIES]
+        return [tuple(pods[i] for i in found[s]) for s in order]
+
+    def _one_of(self, sets: Sequence[tuple[Movable, ...]], evictions: int | None) -> bool:
+        """Place one of the sets; room is made with so many more evictions, or not at all."""
+        return any(self._all_of(pods, evictions) for pods in sets[: self._tries()])
+
+    def _tries(self) -> int:
+        """Return how many sets to try: fewer in a cluster with much to do."""
+        hot = max(1, len(self.problem.hot))
+        return int(np.clip(self.draft.effort.left // (32 * hot), 2, TRIES))
+
+    def _all_of(self, pods: Sequence[Movable], evictions: int | None) -> bool:
+        """Place all pods of a set, or none."""
+        before = dict(self.draft.moves)
+        for m in sorted(pods, key=self._bulk):
+            if self.placing.place(m):
+                continue
+            if evictions is None or not self.placing.make_room(m, evictions=evictions):
+                self._back_to(before)
+                return False
+        return True
+
+    def _back_to(self, before: dict[Movable, int]) -> None:
+        for m in [m for m, row in self.draft.moves.items() if before.get(m) != row]:
+            self.draft.take_out(m)
+        for m, row in before.items():
+            if m not in self.draft.moves:
+                self.draft.put(m, row)
+
+    def _bulk(self, m: Movable) -> tuple[float, int]:
+        """Sort large pods first: they are harder to place."""
+        return -float((m.load / self.problem.capacity[m.row]).max()), m.number
+
+    def _gain(self, draft: Draft, m: Movable) -> Flags:
+        over = self._over(m.row)
+        axes = [axis for axis in (0, 1) if over[axis] > 0] or [0, 1]
+        return worthwhile(draft, m, axes, self.problem.demand.settings.min_gain)

@@ -1,0 +1,204 @@
+"""The plan as a JSON document, and the schema of that document.
+
+Names and shapes are a contract with whoever reads plans by machine. Percentages carry one
+decimal, so that two plans can be compared by eye and by diff.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from rebalancer.planner.plan import Level, Move, NodePlan, Plan, Refused, Unmet
+from rebalancer.reasons import Refusal
+
+SCHEMA_ID: Final = "urn:evenkeel:v1alpha1:plan"
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Base of the parts of the document."""
+
+
+class Percentages(_Part, frozen=True, kw_only=True):
+    """Percent of allocatable; null where the node does not say how much it has."""
+
+    cpu: float | None
+    memory: float | None
+
+
+class ReasonDocument(_Part, frozen=True, kw_only=True):
+    """Why something is not done."""
+
+    name: str
+    words: str
+    for_good: bool
+
+
+class MoveDocument(_Part, frozen=True, kw_only=True):
+    """One eviction and where its replacement is to run."""
+
+    pod: str
+    uid: str
+    owner: str
+    source: str
+    target: str
+    alternatives: tuple[str, ...]
+    strategy: str
+    reason: str
+    words: str
+    chain: Count
+    needs: tuple[str, ...]
+    this_cycle: bool
+    deferred_by: str
+
+
+class NodeDocument(_Part, frozen=True, kw_only=True):
+    """A node before and after the plan."""
+
+    name: str
+    before: Percentages
+    after: Percentages
+    role: str
+    unknown: str
+    not_a_source: tuple[ReasonDocument, ...]
+    not_a_target: tuple[ReasonDocument, ...]
+
+
+class BoundDocument(_Part, frozen=True, kw_only=True):
+    """How the lower bound is known."""
+
+    proof: str
+    words: str
+
+
+class UnmetDocument(_Part, frozen=True, kw_only=True):
+    """A goal that the plan does not meet."""
+
+    goal: str
+    strategy: str
+    why: str
+    reason: ReasonDocument
+
+
+class RefusedDocument(_Part, frozen=True, kw_only=True):
+    """A pod that stays, and every reason."""
+
+    pod: str
+    node: str
+    reasons: tuple[ReasonDocument, ...]
+
+
+class PlanDocument(_Part, frozen=True, kw_only=True):
+    """A plan."""
+
+    plan_id: str
+    fingerprint: str
+    strategies: tuple[str, ...]
+    goals: tuple[str, ...]
+    evictions: Count
+    this_cycle: Count
+    deferred: Count
+    lower_bound: Count
+    bound: BoundDocument
+    moves: tuple[MoveDocument, ...]
+    nodes: tuple[NodeDocument, ...]
+    unmet: tuple[UnmetDocument, ...]
+    refused: tuple[RefusedDocument, ...]
+    notes: tuple[str, ...]
+    evaluations: Count
+
+
+def document(plan: Plan) -> PlanDocument:
+    """Return the plan as it is written for machines."""
+    this_cycle = sum(move.this_cycle for move in plan.moves)
+    return PlanDocument(
+        plan_id=plan.plan_id,
+        fingerprint=plan.fingerprint,
+        strategies=tuple(map(str, plan.strategies)),
+        goals=plan.goals,
+        evictions=len(plan.moves),
+        this_cycle=this_cycle,
+        deferred=len(plan.moves) - this_cycle,
+        lower_bound=plan.lower_bound.evictions,
+        bound=BoundDocument(proof=plan.lower_bound.proof, words=plan.lower_bound.words),
+        moves=tuple(map(_move, plan.moves)),
+        nodes=tuple(map(_node, plan.nodes)),
+        unmet=tuple(map(_unmet, plan.unmet)),
+        refused=tuple(map(_refused, plan.refused)),
+        notes=plan.notes,
+        evaluations=plan.evaluations,
+    )
+
+
+def as_json(plan: Plan) -> str:
+    """Return the plan as one line of JSON."""
+    return msgspec.json.encode(document(plan)).decode()
+
+
+def schema() -> str:
+    """Return the JSON Schema of the document."""
+    made: dict[str, Any] = msgspec.json.schema(PlanDocument)
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA_ID}
+    return json.dumps(head | made, indent=2) + "\n"
+
+
+def _move(move: Move) -> MoveDocument:
+    return MoveDocument(
+        pod=move.pod,
+        uid=move.uid,
+        owner=move.owner,
+        source=move.source,
+        target=move.target,
+        alternatives=move.alternatives,
+        strategy=move.strategy,
+        reason=move.reason,
+        words=move.words,
+        chain=move.chain,
+        needs=move.needs,
+        this_cycle=move.this_cycle,
+        deferred_by=move.deferred_by,
+    )
+
+
+def _node(node: NodePlan) -> NodeDocument:
+    return NodeDocument(
+        name=node.name,
+        before=_percentages(node.before),
+        after=_percentages(node.after),
+        role=node.role,
+        unknown=node.unknown,
+        not_a_source=_reasons(node.source_refusals),
+        not_a_target=_reasons(node.target_refusals),
+    )
+
+
+def _unmet(unmet: Unmet) -> UnmetDocument:
+    return UnmetDocument(
+        goal=unmet.goal, strategy=unmet.strategy, why=unmet.why.words, reason=_reason(unmet.why)
+    )
+
+
+def _refused(refused: Refused) -> RefusedDocument:
+    return RefusedDocument(pod=refused.pod, node=refused.node, reasons=_reasons(refused.reasons))
+
+
+def _reasons(refusals: Sequence[Refusal]) -> tuple[ReasonDocument, ...]:
+    return tuple(map(_reason, refusals))
+
+
+def _reason(refusal: Refusal) -> ReasonDocument:
+    return ReasonDocument(name=refusal.name, words=refusal.words, for_good=refusal.for_good)
+
+
+def _percentages(level: Level) -> Percentages:
+    return Percentages(cpu=_rounded(level.cpu), memory=_rounded(level.memory))
+
+
+def _rounded(percent: float) -> float | None:
+    # NaN, which JSON does not know, equals nothing, not even itself.
+    return round(percent, 1) if percent == percent else None

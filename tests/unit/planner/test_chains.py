@@ -1,0 +1,151 @@
+"""Chains, gain and spread: what several moves are together."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rebalancer.planner import make_plan
+from rebalancer.planner.cover import covering, sizes
+from rebalancer.planner.gain import gained, not_worth_it
+from tests.support.plan_checker import faults
+from tests.support.planner_world import PlannerWorld, everything_moves
+
+HOT_ONLY = {"enabledStrategies": ["ResourceOptimization"]}
+LEVEL_ONLY = {"enabledStrategies": ["LoadBalancing"], "fillLowNodes": "always"}
+
+
+def full_house() -> PlannerWorld:
+    """Return a cluster where the only fitting target must be left by somebody first."""
+    world = PlannerWorld(config=HOT_ONLY)
+    for name in ("n1", "n2", "n3"):
+        world.node(name)
+    world.node("special", labels={"disk": "ssd"})
+    only = {"nodeSelector": {"disk": "ssd"}}
+    world.pod("picky", "n1", 30.0, spec=only)
+    world.pod("rooted", "n1", 60.0, spec={"nodeSelector": {"kubernetes.io/hostname": "n1"}})
+    world.pod("lodger", "special", 20.0)
+    world.pod("resident", "special", 45.0, spec=only)
+    return world
+
+
+def test_a_pod_that_needs_room_waits_for_the_one_that_leaves_it() -> None:
+    demand = full_house().demand(judged=everything_moves)
+    plan = make_plan(demand)
+    assert faults(demand, plan) == []
+    first, second = plan.moves
+    assert (first.pod, first.source, first.reason) == ("default/lodger", "special", "MakesRoom")
+    assert (second.pod, second.target) == ("default/picky", "special")
+    assert second.needs == (first.uid,)
+    assert first.chain == second.chain
+    assert plan.unmet == ()
+
+
+def test_moves_that_do_not_wait_for_each_other_are_chains_of_their_own() -> None:
+    world = PlannerWorld(config=HOT_ONLY)
+    for name in ("n1", "n2", "n3"):
+        world.node(name)
+    for number in range(5):
+        world.pod(f"web-{number}", "n1", 23.0)
+    plan = world.plan(judged=everything_moves)
+    assert [move.chain for move in plan.moves] == [0, 1]
+    assert all(move.needs == () for move in plan.moves)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "gain"),
+    [
+        ([90, 40], [80, 50], 10),
+        ([90, 40], [40, 90], 0),
+        ([70, 40], [30, 80], -10),
+        ([70, 70, 20], [70, 60, 30], 10),
+    ],
+)
+def test_the_first_difference_from_the_top_is_what_is_gained(
+    before: list[float], after: list[float], gain: float
+) -> None:
+    assert gained(np.array(before, dtype=float), np.array(after, dtype=float)) == gain
+
+
+def test_each_eviction_of_a_chain_has_to_gain_its_share() -> None:
+    before, after = np.array([[70.0, 0.0], [40.0, 0.0]]), np.array([[68.5, 0.0], [41.5, 0.0]])
+    assert not_worth_it(before, after, axes=[0], evictions=1, min_gain=1.0) is None
+    refusal = not_worth_it(before, after, axes=[0], evictions=2, min_gain=1.0)
+    assert refusal is not None
+    assert refusal.name == "NotWorthIt"
+    assert "1.5 points" in refusal.words
+    assert "2.0 are asked for" in refusal.words
+
+
+def test_the_fewest_pods_cover_both_resources_at_once() -> None:
+    loads = np.array([[10.0, 1.0], [1.0, 10.0], [6.0, 6.0], [1.0, 1.0]])
+    excess = np.array([6.0, 6.0])
+    assert next(sizes(loads, excess)) == 1
+    assert covering(loads, excess, 1).tolist() == [[2]]
+    assert list(sizes(loads, np.array([100.0, 1.0]))) == []
+
+
+def test_an_uneven_pool_is_brought_together_with_few_moves() -> None:
+    world = PlannerWorld(config=LEVEL_ONLY)
+    for name in ("n1", "n2", "n3"):
+        world.node(name)
+    for number in range(6):
+        world.pod(f"a-{number}", "n1", 10.0)
+    for number in range(2):
+        world.pod(f"b-{number}", "n2", 10.0)
+        world.pod(f"c-{number}", "n3", 10.0)
+    demand = world.demand(judged=everything_moves)
+    plan = make_plan(demand)
+    assert faults(demand, plan) == []
+    assert plan.unmet == ()
+    assert len(plan.moves) == 2
+    assert {move.reason for move in plan.moves} == {"Spread"}
+
+
+def test_large_pods_swap_places_where_none_can_move_alone() -> None:
+    world = PlannerWorld(config={**LEVEL_ONLY, "imbalanceThreshold": 10.0})
+    for name in ("n1", "n2"):
+        world.node(name)
+    world.pod("large", "n1", 40.0)
+    world.pod("rooted", "n1", 10.0, spec={"nodeSelector": {"kubernetes.io/hostname": "n1"}})
+    world.pod("small", "n2", 28.0)
+    plan = world.plan(judged=everything_moves)
+    assert plan.unmet == ()
+    assert {(m.pod, m.target) for m in plan.moves} == {
+        ("default/large", "n2"),
+        ("default/small", "n1"),
+    }
+
+
+def test_where_low_nodes_are_not_filled_only_the_high_end_comes_down() -> None:
+    world = PlannerWorld(config={**LEVEL_ONLY, "fillLowNodes": "never"})
+    for name in ("n1", "n2", "n3", "idle"):
+        world.node(name)
+    for node in ("n1", "n2", "n3"):
+        for number in range(5):
+            world.pod(f"{node}-{number}", node, 9.0)
+    assert world.plan(judged=everything_moves).moves == ()
+
+
+def test_low_priority_goes_first_and_deletion_cost_counts() -> None:
+    world = PlannerWorld(config=HOT_ONLY)
+    world.node("n1")
+    world.node("n2")
+    world.pod("important", "n1", 20.0, spec={"priority": 1000})
+    cost = {"controller.kubernetes.io/pod-deletion-cost": "50"}
+    world.pod("costly", "n1", 20.0, annotations=cost)
+    world.pod("cheap", "n1", 20.0)
+    world.pod("urgent", "n1", 25.0, spec={"priority": 2000})
+    plan = world.plan(judged=everything_moves)
+    assert [move.pod for move in plan.moves] == ["default/cheap"]
+
+
+def test_maintenance_piles_replicas_up_only_as_the_last_resort() -> None:
+    world = PlannerWorld(config={"enabledStrategies": ["NodeMaintenance"]})
+    world.node("n1", maintenance=True)
+    world.node("n2")
+    for number in range(2):
+        world.pod(f"web-{number}", "n1" if not number else "n2", 10.0, owner="web")
+    plan = world.plan(judged=everything_moves)
+    assert [(m.pod, m.target) for m in plan.moves] == [("default/web-0", "n2")]
+    assert "last resort" in plan.moves[0].words

@@ -1,0 +1,65 @@
+"""What holds for every plan, tried on random clusters with everything in them."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from common.cluster.snapshot import Snapshot
+from common.fit import FitIndex, World
+from rebalancer.planner import Demand, make_plan
+from rebalancer.strategies import Look
+from tests.support.plan_checker import faults
+from tests.support.planner_dice import random_world
+from tests.support.planner_world import demand_of
+
+seeds = st.integers(0, 10**6)
+
+
+@given(seeds)
+@settings(max_examples=60)
+def test_no_step_of_a_plan_breaks_fit_ceiling_budget_or_limit(seed: int) -> None:
+    demand = random_world(seed).demand()
+    assert faults(demand, make_plan(demand)) == []
+
+
+@given(seeds)
+@settings(max_examples=30)
+def test_no_plan_needs_fewer_evictions_than_its_bound(seed: int) -> None:
+    plan = random_world(seed).plan()
+    assert plan.lower_bound.evictions <= len(plan.moves)
+
+
+@given(seeds)
+@settings(max_examples=40)
+def test_a_second_plan_on_the_result_is_empty(seed: int) -> None:
+    world = random_world(seed)
+    first = world.plan()
+    if not first.unmet:
+        assert world.after(first).plan().moves == ()
+
+
+@given(seeds)
+@settings(max_examples=30)
+def test_the_same_input_gives_the_same_plan_in_whatever_order_it_comes(seed: int) -> None:
+    demand = random_world(seed).demand()
+    shuffled = _shuffled(demand, random.Random(seed))
+    assert msgspec.json.encode(make_plan(shuffled)) == msgspec.json.encode(make_plan(demand))
+
+
+def _shuffled(demand: Demand, dice: random.Random) -> Demand:
+    """Return the same demand with every map of the snapshot in another order."""
+    snapshot, look = demand.look.snapshot, demand.look
+    nodes = list(snapshot.nodes.items())
+    dice.shuffle(nodes)
+    views = {}
+    for name, view in nodes:
+        pods = list(view.pods.items())
+        dice.shuffle(pods)
+        views[name] = msgspec.structs.replace(view, pods=dict(pods))
+    other: Snapshot = msgspec.structs.replace(snapshot, nodes=views)
+    again = Look(other, look.load, look.config, look.now_s, World(other, FitIndex()))
+    return demand_of(again)
