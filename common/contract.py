@@ -66,8 +66,23 @@ GROUP_ANNOTATIONS: Final = frozenset(
 )
 """The same as annotations; both are Volcano's."""
 
+PREDICTED_USE: Final = f"{GROUP}/predicted-use"
+"""On a Migration, as JSON: what both nodes are expected to use after it."""
 TOLERATE_MAINTENANCE: Final = f"{GROUP}/tolerate-maintenance"
 """On a pod: `true` lets it go to nodes under maintenance."""
+
+TEMPORARY_PDB_LABEL: Final = f"{GROUP}/temporary-pdb"
+"""On a PodDisruptionBudget of ours: the uid of the workload that it guards."""
+EXPIRES: Final = f"{GROUP}/expires"
+"""On a PodDisruptionBudget of ours: when it goes, whether anybody still needs it or not."""
+COPY_OF: Final = f"{GROUP}/copy-of"
+"""On a copy that stands in for a bare pod: the uid of the original."""
+CORDONED_BY: Final = f"{GROUP}/cordoned-by"
+"""On a node: who made it unschedulable, and will undo that."""
+MAINTENANCE_PROGRESS: Final = f"{GROUP}/maintenance-progress"
+"""On a node under maintenance: how far it is emptied, in words."""
+MAINTENANCE_PODS: Final = f"{GROUP}/maintenance-pods"
+"""On a node under maintenance: how many pods there were to move, at most."""
 
 _READ_ANNOTATIONS: Final = frozenset(
     {

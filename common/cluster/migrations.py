@@ -109,6 +109,8 @@ class MigrationSpec(_Part, kw_only=True):
     """What the pod really uses: the replacement's estimate until it has samples."""
     requests: Amounts = msgspec.field(default_factory=Amounts)
     priority: int = 0
+    needs: tuple[str, ...] = ()
+    """Uids of pods that must be gone before this one is evicted: it needs their room."""
 
 
 class ReplacementRef(_Part, kw_only=True):
@@ -188,11 +190,18 @@ class MigrationRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     name: str
     uid: str
+    resource_version: int
     created_s: float
     deadline_s: float
     phase: str
     outcome: str
+    message: str
+    attempts: int
+    started_s: float | None
+    evicted_s: float | None
+    """Since when the pod is gone or going; None while it runs."""
     finished_s: float | None
+    conditions: tuple[MigrationCondition, ...]
     namespace: str
     pod_name: str
     pod_uid: PodUid
@@ -213,8 +222,11 @@ class MigrationRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     requests_cpu_milli: float
     requests_mem_bytes: float
     priority: int
+    needs: tuple[PodUid, ...]
     replacement_uid: PodUid
     """The pod that the controller found to be the replacement; empty while there is none."""
+    replacement_pod: str
+    """Its name."""
     replacement_node: NodeName
     withdrawn: bool
     """It is being deleted."""
@@ -223,6 +235,15 @@ class MigrationRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def open(self) -> bool:
         """Tell whether its replacement is still to be steered, its deadline aside."""
         return self.phase not in _CLOSED and not self.withdrawn
+
+    def condition(self, step: Step) -> MigrationCondition | None:
+        """Return what is known of a step; None if it was not come to yet."""
+        return next((c for c in self.conditions if c.type == step), None)
+
+    def done(self, step: Step) -> bool:
+        """Tell whether a step's condition is true."""
+        found = self.condition(step)
+        return found is not None and found.status == "True"
 
 
 def migration_record(wire: Migration, shared: Interner) -> MigrationRecord:
@@ -233,11 +254,17 @@ def migration_record(wire: Migration, shared: Interner) -> MigrationRecord:
     return MigrationRecord(
         name=meta.name,
         uid=meta.uid,
+        resource_version=int(meta.resource_version or 0),
         created_s=seconds(meta.creation_timestamp) or 0.0,
         deadline_s=spec.deadline.timestamp(),
         phase=shared.value(status.phase or Phase.PENDING.value),
         outcome=shared.value(status.outcome),
+        message=status.message,
+        attempts=status.attempts,
+        started_s=seconds(status.started_at),
+        evicted_s=seconds(status.evicted_at),
         finished_s=seconds(status.finished_at),
+        conditions=status.conditions,
         namespace=shared.value(spec.pod.namespace),
         pod_name=spec.pod.name,
         pod_uid=PodUid(spec.pod.uid),
@@ -257,7 +284,9 @@ def migration_record(wire: Migration, shared: Interner) -> MigrationRecord:
         requests_cpu_milli=spec.requests.cpu_milli,
         requests_mem_bytes=spec.requests.memory_bytes,
         priority=spec.priority,
+        needs=tuple(PodUid(uid) for uid in spec.needs),
         replacement_uid=PodUid(found.uid),
+        replacement_pod=found.name,
         replacement_node=NodeName(found.node),
         withdrawn=meta.deletion_timestamp is not None,
     )

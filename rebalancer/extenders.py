@@ -1,0 +1,203 @@
+"""What the extenders' Leases say: who is alive, what each knows, which schedulers ask.
+
+Whether an extender lives is judged by when we saw its Lease change, on our own clock: the
+time that it writes comes from another machine, and a frozen watch must not look like a
+living extender. A Lease that says something unreadable knows nothing: then we wait.
+
+A first sight counts as a renewal. That errs on the safe side, for a dead extender cannot
+have acknowledged a Migration that is younger than its last word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from common.clock import Clock
+from common.cluster.storage import LeaseRecord
+from common.contract import EXTENDER_LEASE_PREFIX, FILTER_CALLS, LOAD_SETTINGS, SEEN_MIGRATIONS
+from common.kube.timestamps import parse_time
+from rebalancer.reasons import Refusal
+
+LIVE_S: Final = 15.0
+"""An extender whose renewal we have not seen for this long is not waited for."""
+ENOUGH_SHOWN: Final = 0.95
+"""Below this share of the nodes, targets are missed too often."""
+
+_NO_EXTENDER: Final = Refusal(
+    "NoExtender", "no extender is alive, so nobody would steer the replacement", for_good=False
+)
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """What a scheduler asked of one extender."""
+
+    last_s: float
+    """When it last asked, on that extender's clock."""
+    share: float
+    """How many of the nodes that fit it showed, from 0 to 1."""
+
+
+class Replica(msgspec.Struct, frozen=True, kw_only=True):
+    """One extender, as its Lease tells it."""
+
+    name: str
+    seen: int | None
+    """The resourceVersion up to which it knows all Migrations; None if it does not say."""
+    callers: Mapping[str, Caller]
+    settings: str
+
+
+class ExtenderView(msgspec.Struct, frozen=True):
+    """The living extenders at one moment."""
+
+    live: tuple[Replica, ...] = ()
+
+    def acknowledged(self, resource_version: int) -> Refusal | None:
+        """Return who does not know a Migration yet; None if every living extender does."""
+        if not self.live:
+            return _NO_EXTENDER
+        slowest = min(self.live, key=lambda replica: (_known(replica), replica.name))
+        if _known(slowest) >= resource_version:
+            return None
+        known = f"knows Migrations up to {slowest.seen}" if slowest.seen else "knows none yet"
+        words = f"extender {slowest.name} {known}, and this one is {resource_version}"
+        return Refusal("NotAcknowledged", words, for_good=False)
+
+    def guided(self, scheduler: str) -> float | None:
+        """Return when the scheduler last asked any of them; None if it never did."""
+        return max((found.last_s for found in self._callers(scheduler)), default=None)
+
+    def share(self, scheduler: str) -> float | None:
+        """Return how many of the nodes the scheduler shows; None if it never asked."""
+        return max((found.share for found in self._callers(scheduler)), default=None)
+
+    def asked_since(self, scheduler: str, since_s: float) -> bool:
+        """Tell whether the scheduler is known to have asked since then.
+
+        A Lease lags behind what it tells by up to one renewal: no is final only after that.
+        """
+        last_s = self.guided(scheduler)
+        return last_s is not None and last_s >= since_s
+
+    def differing(self, settings: str) -> tuple[str, ...]:
+        """Return, in words, which extenders take something else for load than we do."""
+        return tuple(
+            f"extender {replica.name} has other load settings than the rebalancer: "
+            "one may attract what the other moves away"
+            for replica in self.live
+            if replica.settings != settings
+        )
+
+    def _callers(self, scheduler: str) -> list[Caller]:
+        return [r.callers[scheduler] for r in self.live if scheduler in r.callers]
+
+
+class Extenders:
+    """Remembers the Leases and when each was seen to be renewed."""
+
+    def __init__(self, clock: Clock, *, namespace: str = "") -> None:
+        """Look at Leases of one namespace; the empty one stands for all."""
+        self._clock = clock
+        self._namespace = namespace
+        self._replicas: dict[str, Replica] = {}
+        self._renewed_s: dict[str, float] = {}
+
+    def told(self, old: LeaseRecord | None, new: LeaseRecord | None) -> None:
+        """Take note of a Lease that came, changed or went; a listener of the table."""
+        lease = new or old
+        if lease is None or not self._is_an_extenders(lease):
+            return
+        if new is None:
+            self._replicas.pop(lease.key, None)
+            self._renewed_s.pop(lease.key, None)
+            return
+        self._replicas[new.key] = _replica(new)
+        if old is None or old.renewed_s != new.renewed_s:
+            self._renewed_s[new.key] = self._clock.monotonic()
+
+    def view(self) -> ExtenderView:
+        """Return who is alive now."""
+        since_s = self._clock.monotonic() - LIVE_S
+        live = [r for key, r in self._replicas.items() if self._renewed_s[key] >= since_s]
+        return ExtenderView(tuple(sorted(live, key=lambda replica: replica.name)))
+
+    def _is_an_extenders(self, lease: LeaseRecord) -> bool:
+        ours = not self._namespace or lease.namespace == self._namespace
+        return ours and lease.name.startswith(EXTENDER_LEASE_PREFIX)
+
+
+class Guidance(msgspec.Struct, frozen=True, kw_only=True):
+    """The question whether a replacement would be steered."""
+
+    view: ExtenderView
+    scheduler: str
+    allow_sampling: bool
+
+
+def an_extender_is_alive(asked: Guidance) -> Refusal | None:
+    return None if asked.view.live else _NO_EXTENDER
+
+
+def enough_nodes_are_shown(asked: Guidance) -> Refusal | None:
+    share = asked.view.share(asked.scheduler)
+    if share is None or share >= ENOUGH_SHOWN or asked.allow_sampling:
+        return None
+    words = f"{sampling(asked.scheduler, share)}, and allowSampling is false"
+    return Refusal("Sampling", words, for_good=False)
+
+
+GUIDANCE: Final[tuple[Callable[[Guidance], Refusal | None], ...]] = (
+    an_extender_is_alive,
+    enough_nodes_are_shown,
+)
+"""What moves for load need of the extenders; emptying a node needs nothing of them."""
+
+
+def unsteered(asked: Guidance) -> Refusal | None:
+    """Return why a replacement would not be steered reliably, if so."""
+    return next((found for rule in GUIDANCE if (found := rule(asked)) is not None), None)
+
+
+def sampling(scheduler: str, share: float) -> str:
+    """Return in words what it means that a scheduler shows only a part of the nodes."""
+    return (
+        f"{scheduler} shows the extender {share:.0%} of the nodes, so about {share:.0%} of "
+        "replacements can land on their target"
+    )
+
+
+def _known(replica: Replica) -> int:
+    return replica.seen if replica.seen is not None else -1
+
+
+def _replica(lease: LeaseRecord) -> Replica:
+    said = lease.annotations
+    return Replica(
+        name=lease.name.removeprefix(EXTENDER_LEASE_PREFIX),
+        seen=_version(said.get(SEEN_MIGRATIONS, "")),
+        callers=_callers(said.get(FILTER_CALLS, "")),
+        settings=said.get(LOAD_SETTINGS, ""),
+    )
+
+
+def _version(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
+class _Call(msgspec.Struct):
+    last: str = ""
+    share: float = 0.0
+
+
+_CALLS: Final = msgspec.json.Decoder(dict[str, _Call])
+
+
+def _callers(text: str) -> Mapping[str, Caller]:
+    try:
+        found = _CALLS.decode(text)
+        return {name: Caller(parse_time(call.last), call.share) for name, call in found.items()}
+    except (msgspec.DecodeError, ValueError):
+        return {}

@@ -1,0 +1,258 @@
+"""May a move begin or go on: gates, limits, breakers and extenders put together.
+
+Every Migration is asked about, whoever made it, before its first step and once more right
+before the eviction. A reason that will not pass comes before one that will, so that what
+can never be is not waited for. On doubt the answer is no.
+
+The cluster shows a little late that a move has begun; until then its place is kept here,
+otherwise two that are asked about in the same moment would both get the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import structlog
+
+from common.clock import Clock
+from common.cluster.migrations import MigrationRecord
+from common.cluster.records import PodRecord
+from common.cluster.snapshot import Snapshot
+from common.cluster.state import ClusterState
+from common.config import RebalancerConfiguration, load_settings_hash
+from common.metrics import Metrics
+from rebalancer.breaker import BreakerState, History, Signs, alarmed, blocks, history_of
+from rebalancer.evictability import Context, Past, Purpose, judge, past_of
+from rebalancer.extenders import ENOUGH_SHOWN, Extenders, Guidance, sampling, unsteered
+from rebalancer.limits import Start, against, ahead_of, purpose_of
+from rebalancer.migration.scene import Scene
+from rebalancer.reasons import Refusal
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+
+_Kept = tuple[RebalancerConfiguration, list[MigrationRecord], History]
+
+
+def _knows_enough() -> bool:
+    return False
+
+
+class SteeringRules:
+    """Answers the migration controller, from what the state says now."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        config: Callable[[], RebalancerConfiguration],
+        *,
+        clock: Clock,
+        metrics: Metrics,
+        resting: Callable[[], bool] = _knows_enough,
+        namespace: str = "",
+    ) -> None:
+        """Listen to the Leases of `namespace`; `resting` tells that too little load is known."""
+        self._state = state
+        self._config = config
+        self._clock = clock
+        self._resting = resting
+        self._extenders = Extenders(clock, namespace=namespace)
+        for lease in state.snapshot().leases.values():
+            self._extenders.told(None, lease)
+        state.leases.listen(self._extenders.told)
+        self._look: Context | None = None
+        self._begun: set[str] = set()
+        self._put_off: dict[str, str] = {}
+        self._differing: tuple[str, ...] = ()
+        self._histories: dict[Purpose, _Kept] = {}
+        self._breaker_open = metrics.gauge(
+            "breaker_open", "1 while moves are stopped, 0.5 while one may try.", ("purpose",)
+        )
+        self._limits = metrics.counter(
+            "limits_total", "Migrations that had to wait or failed, by reason.", ("limit",)
+        )
+        self._live = metrics.gauge("extenders_live", "Extenders whose renewal was seen lately.")
+        self._share = metrics.gauge(
+            "extender_share", "Share of the nodes that a scheduler shows.", ("scheduler",)
+        )
+
+    def may_start(self, migration: MigrationRecord, scene: Scene) -> Refusal | None:
+        """Return why the move may not begin or go on now."""
+        found = self.reasons(migration, scene.snapshot)
+        refusal = next((each for each in found if each.for_good), found[0] if found else None)
+        if refusal is None:
+            self._begun.add(migration.uid)
+            self._put_off.pop(migration.uid, None)
+        else:
+            self._begun.discard(migration.uid)
+            self._count(migration, refusal)
+        return refusal
+
+    def reasons(
+        self, migration: MigrationRecord, snapshot: Snapshot | None = None
+    ) -> tuple[Refusal, ...]:
+        """Return everything that keeps a move from beginning or going on now."""
+        snapshot = snapshot or self._state.snapshot()
+        pod = snapshot.pods.get(migration.pod_uid)
+        if pod is None:
+            return (Refusal("PodGone", "the pod is not there any more"),)
+        return tuple(self._reasons(self._start(migration, pod, snapshot)))
+
+    def why_waiting(self, migration: MigrationRecord) -> str:
+        """Return all reasons in words; empty if there is none."""
+        return "; ".join(f"{found.name}: {found.words}" for found in self.reasons(migration))
+
+    def acknowledged(self, resource_version: int, _scheduler: str = "") -> Refusal | None:
+        """Return which living extender does not know Migrations up to this version yet.
+
+        Where none is alive there is nobody to wait for; whether a move needs one is asked
+        right before the eviction.
+        """
+        view = self._extenders.view()
+        return view.acknowledged(resource_version) if view.live else None
+
+    def guided(self, replacement: PodRecord, scheduler: str, _bound_s: float) -> bool:
+        """Tell whether the scheduler is known to have asked since the pod was made.
+
+        The extenders' clocks may differ from the API server's.
+        """
+        since_s = replacement.created_s - self._config().clock_skew.seconds
+        return self._extenders.view().asked_since(scheduler, since_s)
+
+    def breaker(self, purpose: Purpose) -> BreakerState:
+        """Return whether moves for a purpose may begin."""
+        snapshot = self._state.snapshot()
+        return self._breaker(purpose, snapshot, tuple(snapshot.migrations.values()))
+
+    def needs_the_past(self) -> bool:
+        """Tell whether finished Migrations must stay, because a breaker rests on them."""
+        known, now_s = tuple(self._state.snapshot().migrations.values()), self._clock.now()
+        states = (self._history(purpose, known).at(now_s) for purpose in Purpose)
+        return any(state.rests_on_the_past(now_s) for state in states)
+
+    def notes(self) -> tuple[str, ...]:
+        """Return what a reader of a plan should know about its chances, and tell metrics."""
+        view, config = self._extenders.view(), self._config()
+        self._live.set(len(view.live))
+        differing = view.differing(load_settings_hash(config))
+        self._warn(differing)
+        return (*self._breaker_notes(), *self._extender_notes(), *differing)
+
+    def _reasons(self, start: Start) -> Iterator[Refusal]:
+        yield from against(start)
+        yield from judge(start.pod, self._context(start))
+        state = self._breaker(start.purpose, start.snapshot, start.others)
+        another = any(purpose_of(m) is start.purpose for m in start.ahead)
+        if stopped := blocks(state, start.now_s, another=another):
+            yield stopped
+        if start.purpose is Purpose.LOAD and start.config.require_extender:
+            unsteerable = unsteered(self._guidance(start.pod.shape.scheduler_name))
+            if unsteerable is not None:
+                yield unsteerable
+
+    def _start(self, migration: MigrationRecord, pod: PodRecord, snapshot: Snapshot) -> Start:
+        others = [m for m in snapshot.migrations.values() if m.uid != migration.uid]
+        self._forget(migration, others)
+        return Start(
+            migration=migration,
+            pod=pod,
+            others=others,
+            ahead=ahead_of(migration, others, self._begun),
+            snapshot=snapshot,
+            config=self._config(),
+            now_s=self._clock.now(),
+            guided=self._extenders.view().guided(pod.shape.scheduler_name) is not None,
+        )
+
+    def _context(self, start: Start) -> Context:
+        """Return what gates look at; what one look has worked out is kept for the next."""
+        look, snapshot, config = self._look, start.snapshot, start.config
+        if look is None or look.snapshot.version != snapshot.version or look.config is not config:
+            look = self._look = Context.of(snapshot, config, now_s=start.now_s)
+        past, purpose = _past(start), start.purpose
+        return replace(look, now_s=start.now_s, past=past, purpose=purpose, _replicas={})
+
+    def _guidance(self, scheduler: str) -> Guidance:
+        return Guidance(
+            view=self._extenders.view(),
+            scheduler=scheduler,
+            allow_sampling=self._config().allow_sampling,
+        )
+
+    def _breaker(
+        self, purpose: Purpose, snapshot: Snapshot, known: Sequence[MigrationRecord]
+    ) -> BreakerState:
+        now_s = self._clock.now()
+        signs = Signs(
+            snapshot=snapshot,
+            migrations=known,
+            purpose=purpose,
+            now_s=now_s,
+            resting=self._resting(),
+        )
+        return alarmed(signs) or self._history(purpose, known).at(now_s)
+
+    def _history(self, purpose: Purpose, known: Sequence[MigrationRecord]) -> History:
+        """Return what moves have come to; worked out anew only when another one has ended."""
+        config, finished = self._config(), [m for m in known if not m.open]
+        kept = self._histories.get(purpose)
+        if kept is not None and kept[0] is config and kept[1] == finished:
+            return kept[2]
+        guidance = config.require_extender
+        found = history_of(finished, config.breaker, purpose, guidance=guidance)
+        self._histories[purpose] = config, finished, found
+        return found
+
+    def _breaker_notes(self) -> Iterator[str]:
+        for purpose in Purpose:
+            state = self.breaker(purpose)
+            self._breaker_open.labels(purpose.value).set(1 if state.open else 0.5 * state.half_open)
+            if state.open:
+                yield f"Nothing is moved for {purpose}: {state.words}."
+            elif state.half_open:
+                yield f"One move at a time for {purpose}: {state.words}."
+
+    def _extender_notes(self) -> Iterator[str]:
+        view, config = self._extenders.view(), self._config()
+        for scheduler in config.scheduler_names:
+            share = view.share(scheduler)
+            if share is not None:
+                self._share.labels(scheduler).set(share)
+                if share < ENOUGH_SHOWN:
+                    yield f"{sampling(scheduler, share)}."
+            elif view.live:
+                yield f"{scheduler} has not asked an extender yet: one move at a time tries."
+        if not view.live:
+            yield "No extender is alive: nobody would steer replacements."
+
+    def _warn(self, differing: tuple[str, ...]) -> None:
+        if differing != self._differing:
+            self._differing = differing
+            for words in differing:
+                log.warning("load settings differ", words=words)
+
+    def _count(self, migration: MigrationRecord, refusal: Refusal) -> None:
+        """Count a reason once for as long as it is the one that is told."""
+        if self._put_off.get(migration.uid) != refusal.name:
+            self._put_off[migration.uid] = refusal.name
+            self._limits.labels(refusal.name).inc()
+
+    def _forget(self, asked: MigrationRecord, others: Sequence[MigrationRecord]) -> None:
+        """Drop what was kept for Migrations that are over."""
+        going_on = {m.uid for m in others if m.open} | {asked.uid}
+        self._begun &= going_on
+        for uid in self._put_off.keys() - going_on:
+            del self._put_off[uid]
+
+
+def _past(start: Start) -> Past:
+    """Return what moved lately; moves of one plan do not make each other rest."""
+    mine, plan = start.migration, start.migration.plan_id
+    kin = [
+        m
+        for m in start.others
+        if m.workload_uid == mine.workload_uid or m.replacement_uid == mine.pod_uid
+    ]
+    other_plans = (m for m in kin if not plan or m.plan_id != plan)
+    return Past(past_of(other_plans).workload_moved_s, past_of(kin).lineage_moved_s)

@@ -1,0 +1,218 @@
+"""Cases of steering as tables in YAML: how the moment differs from one where all is well.
+
+The plain moment: the cluster of `evict_tables` (a healthy Deployment `web`), a Pending
+Migration that moves its first pod from `n1` to `n2` for load, nothing else under way, and
+one living extender that the scheduler asks. `migrations` lists other Migrations.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from common.cluster.interning import Interner
+from common.cluster.migrations import (
+    ControllerRef,
+    Migration,
+    MigrationRecord,
+    MigrationSpec,
+    MigrationStatus,
+    PodRef,
+    ReplacementRef,
+    migration_record,
+)
+from common.cluster.objects import Lease, ObjectMeta
+from common.cluster.records import PodRecord
+from common.cluster.storage import LeaseRecord, lease_record
+from common.config import RebalancerConfiguration, load_settings_hash
+from common.contract import (
+    EXTENDER_LEASE_PREFIX,
+    FILTER_CALLS,
+    LOAD_SETTINGS,
+    MAINTENANCE_LABEL,
+    SEEN_MIGRATIONS,
+)
+from common.kube.timestamps import micro_time
+from rebalancer.limits import Start, ahead_of
+from simulator import build
+from tests.support.evict_tables import NOW, EvictWorld
+from tests.support.wire import stamped, wire, wire_node
+
+TABLES = Path(__file__).resolve().parent.parent / "unit" / "steering"
+SCHEDULER = "default-scheduler"
+MAINTENANCE = {"strategy": "NodeMaintenance", "reason": "Maintenance"}
+CONFIG = {"enabledStrategies": ["LoadBalancing", "ResourceOptimization", "NodeMaintenance"]}
+_NOT_READY = {"type": "Ready", "status": "False", "lastTransitionTime": NOW.isoformat()}
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class SteeringCase:
+    """One row of a table."""
+
+    table: str
+    row: Row
+
+    def __str__(self) -> str:
+        return f"{self.table}: {self.row['name']}"
+
+    @property
+    def words(self) -> dict[str, str]:
+        """Name → words of everything that stands against the move."""
+        return {**self.row.get("for_good", {}), **self.row.get("for_now", {})}
+
+    @property
+    def for_good(self) -> set[str]:
+        return set(self.row.get("for_good", {}))
+
+
+def load_cases(name: str) -> list[SteeringCase]:
+    rows = yaml.safe_load((TABLES / f"{name}.yaml").read_text())
+    return [SteeringCase(name, row) for row in rows]
+
+
+class SteeringWorld:
+    """The cluster of a row, the Migration to judge, and the others."""
+
+    def __init__(self, row: Row) -> None:
+        self.row = row
+        self._evict = EvictWorld({**row, "config": {}})
+        self.state = self._evict.state
+        self.config = config_of(row)
+        for name, given in row.get("nodes", {}).items():
+            self.set_node(name, **(given or {}))
+        self.pod: PodRecord = self._evict.pod
+        own = {"pod": self.pod.name, "uid": self.pod.uid, **self._owner()}
+        own |= MAINTENANCE if row.get("maintenance") else {}
+        self.migration = self.add({**own, **row.get("migration", {})})
+        self.others = [
+            self.add({"pod": f"other-{number}", **self._told(given)})
+            for number, given in enumerate(row.get("migrations", []))
+        ]
+
+    def set_node(
+        self, name: str, *, maintenance: bool = False, ready: bool = True, **arguments: Any
+    ) -> None:
+        labels = {MAINTENANCE_LABEL: "true"} if maintenance else {}
+        manifest = build.node(name, labels=labels, **arguments)
+        if not ready:
+            manifest["status"]["conditions"] = [_NOT_READY]
+        self.state.nodes.upsert(wire_node(manifest))
+
+    def add(self, given: Row) -> MigrationRecord:
+        """Add a Migration to the cluster and return its record."""
+        made = migration_of(given)
+        self.state.migrations.upsert(made)
+        return migration_record(made, Interner())
+
+    def start(self) -> Start:
+        """Return the question that limits answer."""
+        row = self.row
+        begun = [self.others[number].uid for number in row.get("begun", ())]
+        return Start(
+            migration=self.migration,
+            pod=self.pod,
+            others=self.others,
+            ahead=ahead_of(self.migration, self.others, begun),
+            snapshot=self.state.snapshot(),
+            config=self.config,
+            now_s=NOW.timestamp(),
+            guided=row.get("guided", True),
+        )
+
+    def _owner(self) -> Row:
+        top, owner = self.state.snapshot().top_workload(self.pod), self.pod.owner
+        if owner is None:
+            return {"kind": "", "replacement_name": "copy"}
+        return {
+            "kind": owner.kind,
+            "controller": owner.uid,
+            "workload": top.uid if top is not None else owner.uid,
+        }
+
+    def _told(self, given: Row) -> Row:
+        """Let `same: true` stand for the workload of the Migration to judge."""
+        kept = {key: value for key, value in given.items() if key != "same"}
+        return {**(self._owner() if given.get("same") else {}), **kept}
+
+
+def config_of(row: Row) -> RebalancerConfiguration:
+    return RebalancerConfiguration.model_validate({**CONFIG, **row.get("config", {})})
+
+
+def migration_of(given: Row) -> Migration:
+    """Return a Migration; times are seconds before NOW."""
+    name, kind = given["pod"], given.get("kind", "ReplicaSet")
+    uid = given.get("uid", f"uid-{name}")
+    controller = given.get("controller", f"rs-{name}") if kind else None
+    spec = MigrationSpec(
+        pod=PodRef(namespace="default", name=name, uid=uid),
+        controller=_ref(kind, controller),
+        workload=_ref("Deployment", given.get("workload", controller)),
+        replacement_name=given.get("replacement_name", ""),
+        source=given.get("source", "n1"),
+        target=given.get("target", "n2"),
+        strategy=given.get("strategy", "ResourceOptimization"),
+        reason=given.get("reason", "AboveCeiling"),
+        plan_id=given.get("plan", "p1"),
+        deadline=NOW + timedelta(minutes=5),
+    )
+    replacement = given.get("replacement", "")
+    status = MigrationStatus(
+        phase=given.get("phase", ""),
+        outcome=given.get("outcome", ""),
+        replacement=ReplacementRef(name=replacement, uid=replacement) if replacement else None,
+        evicted_at=_ago(given.get("evicted")),
+        finished_at=_ago(given.get("finished")),
+    )
+    meta = ObjectMeta(name=uid, uid=f"m-{uid}", creation_timestamp=_ago(given.get("created", 60.0)))
+    return Migration(metadata=meta, spec=spec, status=status)
+
+
+def record_of(given: Row) -> MigrationRecord:
+    return migration_record(migration_of(given), Interner())
+
+
+def lease_of(name: str, given: Row, *, now_s: float, settings: str = "") -> Lease:
+    """Return an extender's Lease, written at `now_s`; times are seconds before that."""
+    calls = given.get("calls", {SCHEDULER: {}})
+    said = {
+        SEEN_MIGRATIONS: str(given.get("seen", 100)),
+        FILTER_CALLS: calls if isinstance(calls, str) else json.dumps(_calls(calls, now_s)),
+        LOAD_SETTINGS: given.get("settings", settings or load_settings_hash(config_of({}))),
+    }
+    metadata = {
+        "name": given.get("lease", f"{EXTENDER_LEASE_PREFIX}{name}"),
+        "namespace": given.get("namespace", "evenkeel"),
+        "annotations": said,
+    }
+    spec = {"renewTime": micro_time(now_s - given.get("written", 0.0))}
+    return wire(Lease, stamped({"kind": "Lease", "metadata": metadata, "spec": spec}))
+
+
+def lease_record_of(name: str, given: Row, *, now_s: float) -> LeaseRecord:
+    return lease_record(lease_of(name, given, now_s=now_s), Interner())
+
+
+def _calls(given: Row, now_s: float) -> Row:
+    return {
+        scheduler: {
+            "last": micro_time(now_s - (call or {}).get("ago", 10.0)),
+            "share": (call or {}).get("share", 1.0),
+        }
+        for scheduler, call in given.items()
+    }
+
+
+def _ref(kind: str, uid: str | None) -> ControllerRef | None:
+    return ControllerRef(kind=kind, name=uid, uid=uid) if uid else None
+
+
+def _ago(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(NOW.timestamp() - seconds, UTC)

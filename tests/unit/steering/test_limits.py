@@ -1,0 +1,111 @@
+"""Every limit by name: passing and failing, alone and together, for load and for maintenance."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from common.cluster.migrations import MigrationRecord, Phase
+from rebalancer import limits
+from rebalancer.limits import LIMITS, against, ahead_of, at_once
+from tests.support.steering_world import SteeringCase, SteeringWorld, load_cases, record_of
+
+CASES = load_cases("limits")
+PLAIN = SteeringWorld({"config": {"maxReschedulePods": 6, "maxInboundPerNode": 3}})
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_what_stands_against_a_move(case: SteeringCase) -> None:
+    found = against(SteeringWorld(case.row).start())
+    assert {reason.name: reason.words for reason in found} == case.words
+    assert {reason.name for reason in found if reason.for_good} == case.for_good
+
+
+def test_every_reason_stands_in_the_table() -> None:
+    source = Path(limits.__file__).read_text()
+    reasons = set(re.findall(r"(?:Refusal|_full)\(\s*\"(\w+)\"", source))
+    assert {name for case in CASES for name in case.words} == reasons
+
+
+def test_every_limit_refuses_something_and_lets_something_pass() -> None:
+    starts = [SteeringWorld(case.row).start() for case in CASES]
+    for rule in LIMITS:
+        assert {rule(start) is None for start in starts} == {True, False}, rule.__name__
+
+
+@pytest.mark.parametrize(
+    ("replicas", "allowed"),
+    [(0, 1), (1, 1), (3, 1), (4, 2), (10, 2), (29, 2), (30, 3), (100, 10)],
+)
+def test_how_many_pods_of_a_workload_move_at_once(replicas: int, allowed: int) -> None:
+    assert at_once(replicas) == allowed
+
+
+MOVES = st.lists(
+    st.tuples(
+        st.sampled_from(["n1", "n2", "n3"]),
+        st.sampled_from(["n1", "n2", "n3"]),
+        st.sampled_from(["a", "b", "c"]),
+        st.integers(0, 3),
+    ).filter(lambda move: move[0] != move[1]),
+    min_size=1,
+    max_size=14,
+)
+
+
+def migrations_of(moves: list[tuple[str, str, str, int]]) -> list[MigrationRecord]:
+    return [
+        record_of(
+            {"pod": f"p{number}", "source": source, "target": target, "created": 60.0 - age}
+            | {"workload": f"d-{workload}", "kind": "StatefulSet" if workload == "c" else "Job"}
+            | {"controller": f"rs-{workload}"}
+        )
+        for number, (source, target, workload, age) in enumerate(moves)
+    ]
+
+
+def refused(mine: MigrationRecord, others: list[MigrationRecord]) -> set[str]:
+    plain = PLAIN.start()
+    start = replace(plain, migration=mine, others=others, ahead=ahead_of(mine, others))
+    return {reason.name for reason in against(start)} - {"NotOnSource", "OtherOwner"}
+
+
+@given(MOVES, st.data())
+def test_never_more_is_under_way_than_allowed_in_any_order(
+    moves: list[tuple[str, str, str, int]], data: st.DataObject
+) -> None:
+    known = {m.name: m for m in migrations_of(moves)}
+    for name in data.draw(st.lists(st.sampled_from(sorted(known)), max_size=40)):
+        mine = known[name]
+        if mine.phase == Phase.IN_PROGRESS and data.draw(st.booleans()):
+            known[name] = replace(mine, phase="Completed", finished_s=mine.created_s)
+        elif mine.phase == Phase.PENDING:
+            others = [m for m in known.values() if m is not mine]
+            if not refused(mine, others):
+                known[name] = replace(mine, phase="InProgress")
+        running = [m for m in known.values() if m.phase == Phase.IN_PROGRESS]
+        moved = [m for m in known.values() if m.phase != Phase.PENDING]
+        assert len(moved) <= 6
+        for node in ("n1", "n2", "n3"):
+            assert sum(m.source == node for m in running) <= 2
+            assert sum(m.target == node for m in running) <= 3
+        for workload in ("d-a", "d-b", "d-c"):
+            assert sum(m.workload_uid == workload for m in running) <= 1
+        # Whatever runs may go on: nobody waits for anybody who waits for him.
+        for mine in running:
+            assert not refused(mine, [m for m in known.values() if m is not mine])
+
+
+@given(MOVES)
+def test_when_a_limit_is_lowered_the_eldest_go_on(moves: list[tuple[str, str, str, int]]) -> None:
+    running = [replace(m, phase="InProgress") for m in migrations_of(moves)]
+    eldest = min(running, key=lambda m: (m.created_s, m.name))
+    going_on = [m for m in running if not refused(m, [o for o in running if o is not m])]
+    assert eldest in going_on
+    for node in ("n1", "n2", "n3"):
+        assert sum(m.source == node for m in going_on) <= 2

@@ -1,0 +1,228 @@
+"""Gates, limits, breakers and extenders put together, as the migration controller asks them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from common.cluster.migrations import MigrationRecord
+from common.config import RebalancerConfiguration
+from common.metrics import Metrics
+from rebalancer.evictability import Purpose
+from rebalancer.migration.scene import Scene
+from rebalancer.migration.seams import Steering
+from rebalancer.steering import SteeringRules
+from simulator import build
+from tests.support.clock import FakeClock
+from tests.support.evict_tables import NOW
+from tests.support.steering_world import SteeringCase, SteeringWorld, lease_of, load_cases
+from tests.support.wire import wire_pod
+
+CASES = load_cases("together")
+
+
+class SteeredWorld(SteeringWorld):
+    """A row's cluster with everything that decides over its Migration."""
+
+    def __init__(self, row: dict[str, Any]) -> None:
+        super().__init__(row)
+        self.clock = FakeClock(now=NOW.timestamp())
+        self.metrics = Metrics("rebalancer")
+        self.resting = row.get("resting", False)
+        for other in [m for m in self.others if m.replacement_uid == "own"]:
+            # The pod to judge is what came of an earlier move.
+            self.state.migrations.forget(other.name)
+            number = self.others.index(other)
+            given = {**row["migrations"][number], "replacement": self.pod.uid}
+            self.add({"pod": f"other-{number}", **given})
+        for name, given in row.get("extenders", {"a": {}}).items():
+            self.renew(name, given or {})
+        self.rules = SteeringRules(
+            self.state,
+            lambda: self.config,
+            clock=self.clock,
+            metrics=self.metrics,
+            resting=lambda: self.resting,
+            namespace="evenkeel",
+        )
+        if row.get("gone"):
+            self.state.pods.forget(self.pod.key)
+
+    def renew(self, name: str, given: dict[str, Any]) -> None:
+        self.state.leases.upsert(lease_of(name, given, now_s=self.clock.now()))
+
+    def asked(self, migration: MigrationRecord | None = None) -> str | None:
+        """Return the reason why a Migration may not begin."""
+        mine = migration or self.migration
+        refusal = self.rules.may_start(mine, Scene(mine, self.state.snapshot(), self.clock.now()))
+        return refusal.name if refusal is not None else None
+
+    def metric(self, name: str, **labels: str) -> float | None:
+        return self.metrics.registry.get_sample_value(f"evenkeel_{name}", labels)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_whether_a_move_may_begin(case: SteeringCase) -> None:
+    world = SteeredWorld(case.row)
+    found = world.rules.reasons(world.migration)
+    assert [reason.name for reason in found] == case.row.get("names", [])
+    assert world.asked() == case.row.get("told")
+
+
+def test_it_is_what_the_migration_controller_asks() -> None:
+    rules: Steering = SteeredWorld({}).rules
+    assert rules.acknowledged(100, "default-scheduler") is None
+
+
+def test_why_a_move_waits_is_told_whole() -> None:
+    world = SteeredWorld({"config": {"paused": True}, "extenders": {}})
+    assert world.rules.why_waiting(world.migration) == (
+        "Paused: paused is set; "
+        "NoExtender: no extender is alive, so nobody would steer the replacement"
+    )
+    assert SteeredWorld({}).rules.why_waiting(world.migration) == ""
+
+
+def test_two_that_are_asked_about_in_one_moment_do_not_share_the_last_place() -> None:
+    world = SteeredWorld({"extenders": {"a": {"calls": {}}}, "siblings": {}})
+    second = _twin(world)
+    assert world.asked() is None
+    assert world.asked(second) == "Canary"
+    assert world.asked() is None, "it does not stand in its own way"
+
+
+def test_a_place_is_free_again_when_the_first_may_not_go_on() -> None:
+    world = SteeredWorld({"extenders": {"a": {"calls": {}}}})
+    second = _twin(world)
+    assert world.asked() is None
+    world.set_node("n2", unschedulable=True)
+    assert world.asked() == "TargetCordoned"
+    world.set_node("n2")
+    assert world.asked(second) is None
+
+
+def test_a_place_is_free_again_when_the_first_is_over() -> None:
+    world = SteeredWorld({"extenders": {"a": {"calls": {}}}})
+    second = _twin(world)
+    assert world.asked() is None
+    world.state.migrations.forget(world.migration.name)
+    assert world.asked(second) is None
+
+
+def test_paused_is_looked_at_each_time() -> None:
+    world = SteeredWorld({})
+    assert world.asked() is None
+    world.config = RebalancerConfiguration(paused=True)
+    under_way = replace(world.migration, phase="InProgress")
+    assert world.asked(under_way) == "Paused"
+    world.config = RebalancerConfiguration()
+    assert world.asked(under_way) is None
+
+
+def test_the_breaker_follows_moves_as_they_end_and_settings_as_they_change() -> None:
+    world = SteeredWorld({})
+    assert world.asked() is None
+    ended = {"evicted": 90, "phase": "Completed", "finished": 30, "created": 100}
+    world.add({"pod": "x", "source": "n3", "outcome": "Unguided", **ended})
+    assert world.asked() == "BreakerOpen"
+    world.config = RebalancerConfiguration(require_extender=False)
+    assert world.asked() is None
+
+
+async def test_an_extender_that_falls_silent_is_not_waited_for() -> None:
+    world = SteeredWorld({"extenders": {"a": {"seen": 5}, "b": {"seen": 200}}})
+    behind = world.rules.acknowledged(100)
+    assert behind is not None
+    assert behind.words == "extender a knows Migrations up to 5, and this one is 100"
+    await world.clock.advance(10)
+    world.renew("b", {"seen": 200})
+    await world.clock.advance(10)
+    assert world.rules.acknowledged(100) is None
+    assert world.asked() is None, "the other one is alive"
+    await world.clock.advance(10)
+    assert world.rules.acknowledged(100) is None, "nobody is left to wait for"
+    assert world.asked() == "NoExtender"
+
+
+@pytest.mark.parametrize(("ago", "guided"), [(0.0, True), (89.0, True), (91.0, False)])
+def test_a_replacement_is_guided_if_its_scheduler_asked_since_it_was_made(
+    ago: float, guided: bool
+) -> None:
+    """The pod is a minute old, and clocks may differ by half a minute."""
+    world = SteeredWorld({"extenders": {"a": {"calls": {"default-scheduler": {"ago": ago}}}}})
+    now_s = world.clock.now()
+    made = replace(world.pod, created_s=now_s - 60.0)
+    assert world.rules.guided(made, "default-scheduler", now_s) is guided
+    assert not world.rules.guided(made, "volcano", now_s)
+
+
+def test_a_reason_is_counted_once_while_it_lasts() -> None:
+    world = SteeredWorld({"config": {"paused": True}})
+    assert [world.asked() for _ in range(3)] == ["Paused"] * 3
+    assert world.metric("limits_total", limit="Paused") == 1.0
+    world.config = RebalancerConfiguration()
+    assert world.asked() is None
+    world.config = RebalancerConfiguration(paused=True)
+    assert world.asked() == "Paused"
+    assert world.metric("limits_total", limit="Paused") == 2.0
+
+
+def test_notes_tell_what_stands_in_the_way_and_set_the_gauges() -> None:
+    world = SteeredWorld(
+        {
+            "extenders": {
+                "a": {"calls": {"default-scheduler": {"share": 0.5}}},
+                "b": {"settings": "x", "calls": {}},
+            },
+            "resting": True,
+        }
+    )
+    assert world.rules.notes() == (
+        "Nothing is moved for load: the load of too few nodes is known.",
+        "default-scheduler shows the extender 50% of the nodes, so about 50% of replacements "
+        "can land on their target.",
+        "extender b has other load settings than the rebalancer: one may attract what the "
+        "other moves away",
+    )
+    assert world.metric("breaker_open", purpose="load") == 1.0
+    assert world.metric("breaker_open", purpose="maintenance") == 0.0
+    assert world.metric("extenders_live") == 2.0
+    assert world.metric("extender_share", scheduler="default-scheduler") == 0.5
+
+
+@pytest.mark.parametrize(
+    ("extenders", "note"),
+    [
+        ({}, "No extender is alive: nobody would steer replacements."),
+        (
+            {"a": {"calls": {}}},
+            "default-scheduler has not asked an extender yet: one move at a time tries.",
+        ),
+    ],
+)
+def test_notes_about_guidance(extenders: dict[str, Any], note: str) -> None:
+    assert SteeredWorld({"extenders": extenders}).rules.notes() == (note,)
+
+
+def test_a_half_open_breaker_shows_as_a_half() -> None:
+    row = next(case.row for case in CASES if case.row["name"] == "after ten minutes one may try")
+    world = SteeredWorld(row)
+    assert world.rules.notes() == (
+        "One move at a time for load: the replacement of default/other-0 was placed without "
+        "asking an extender.",
+    )
+    assert world.metric("breaker_open", purpose="load") == 0.5
+    assert world.rules.breaker(Purpose.LOAD).half_open
+    assert world.rules.needs_the_past()
+    assert not SteeredWorld({}).rules.needs_the_past()
+
+
+def _twin(world: SteeredWorld) -> MigrationRecord:
+    """Return a second Migration, of a bare pod on another node."""
+    world.config = RebalancerConfiguration.model_validate({"barePods": "replace"})
+    pod = wire_pod(build.pod("db", node="n3", labels={"app": "db"}))
+    world.state.pods.upsert(pod)
+    uid = pod.metadata.uid
+    return world.add({"pod": "db", "uid": uid, "kind": "", "replacement_name": "x", "source": "n3"})
