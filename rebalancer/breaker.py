@@ -24,8 +24,8 @@ from common.cluster.migrations import MigrationRecord, Outcome, Phase
 from common.cluster.records import PodRecord
 from common.cluster.snapshot import Snapshot
 from common.config import Breaker
-from rebalancer.evictability import Purpose
-from rebalancer.limits import purpose_of, took_place
+from rebalancer.evictability import Purpose, took_place
+from rebalancer.limits import purpose_of
 from rebalancer.reasons import Refusal
 
 FEWEST_BAD: Final = 2

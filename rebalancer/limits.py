@@ -21,7 +21,7 @@ from common.cluster.records import PodRecord
 from common.cluster.snapshot import Snapshot
 from common.config import Mode, RebalancerConfiguration, Strategy
 from common.contract import under_maintenance
-from rebalancer.evictability import Purpose
+from rebalancer.evictability import Purpose, took_place
 from rebalancer.reasons import Refusal
 
 FEW_REPLICAS: Final = 4
@@ -227,12 +227,6 @@ def purpose_of(migration: MigrationRecord) -> Purpose:
     """Return what a Migration says it is for; that its node is to be emptied is checked."""
     empties = migration.strategy == Strategy.NODE_MAINTENANCE and migration.reason != MAKES_ROOM
     return Purpose.MAINTENANCE if empties else Purpose.LOAD
-
-
-def took_place(migration: MigrationRecord) -> bool:
-    """Tell whether something was moved: the pod evicted, or a copy of it made."""
-    evicted = migration.evicted_s is not None or bool(migration.replacement_uid)
-    return evicted or migration.phase == Phase.COMPLETED
 
 
 def at_once(replicas: int) -> int:

@@ -14,7 +14,7 @@ from common.cluster.records import PodRecord
 from rebalancer.evictability import life, owners, storage, timing, wishes, workloads
 from rebalancer.evictability.budgets import Budgets, Ledger
 from rebalancer.evictability.context import Context, Purpose
-from rebalancer.evictability.past import NO_PAST, Past, lineage_of, past_of
+from rebalancer.evictability.past import NO_PAST, Past, lineage_of, past_of, took_place
 from rebalancer.reasons import Refusal
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "judge",
     "lineage_of",
     "past_of",
+    "took_place",
 ]
 
 Gate = Callable[[PodRecord, Context], Refusal | None]

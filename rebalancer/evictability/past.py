@@ -40,7 +40,7 @@ def past_of(migrations: Iterable[MigrationRecord]) -> Past:
     """Return what these Migrations say about moves that took place."""
     workloads: dict[OwnerUid, float] = {}
     lineages: dict[str, float] = {}
-    for migration in filter(_took_place, migrations):
+    for migration in filter(took_place, migrations):
         moved_s = migration.created_s if migration.finished_s is None else migration.finished_s
         workload, lineage = migration.workload_uid, _lineage_after(migration)
         if workload:
@@ -49,9 +49,10 @@ def past_of(migrations: Iterable[MigrationRecord]) -> Past:
     return Past(workloads, lineages)
 
 
-def _took_place(migration: MigrationRecord) -> bool:
-    """Tell whether the pod was evicted; one that failed before that is still where it was."""
-    return migration.phase == Phase.COMPLETED or bool(migration.replacement_uid)
+def took_place(migration: MigrationRecord) -> bool:
+    """Tell whether something was moved: the pod evicted, or a copy of it made."""
+    evicted = migration.evicted_s is not None or bool(migration.replacement_uid)
+    return evicted or migration.phase == Phase.COMPLETED
 
 
 def _lineage_after(migration: MigrationRecord) -> str:
