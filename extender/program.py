@@ -77,9 +77,9 @@ async def run(
         address = address_of(listener)
         app = make_app(parts.verdicts, parts.lookup, metrics, clock=clock)
         await stack.enter_async_context(serving(app, listener, **server_options(tls)))
-        stack.callback(health.drain)
         announce(extender=address, health=health_address)
         async with asyncio.TaskGroup() as group:
+            group.create_task(_drain_when_cancelled(health))
             group.create_task(parts.observer.run())
             group.create_task(parts.refresh())
             group.create_task(parts.begin())
@@ -180,6 +180,14 @@ class _Parts:
             and board.load is belief.load
             and board.version == belief.snapshot.version
         )
+
+
+async def _drain_when_cancelled(health: Health) -> None:
+    """Be not ready as soon as the end begins: deleting the Lease may take a while."""
+    try:
+        await asyncio.Event().wait()
+    finally:
+        health.drain()
 
 
 def _count_tasks(metrics: Metrics) -> None:

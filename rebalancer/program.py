@@ -21,7 +21,7 @@ from common.cluster.reader import MIGRATION_READING, READINGS, Reading
 from common.config import RebalancerConfiguration
 from common.health import Health
 from common.kube.client import KubeClient, connect
-from common.kube.errors import NotFound
+from common.kube.errors import Forbidden, NotFound
 from common.kube.resources import MIGRATIONS
 from common.metrics import Metrics
 from common.observer import Observer
@@ -149,11 +149,11 @@ class _Planning:
 
 
 async def _readings(client: KubeClient) -> tuple[Reading, ...]:
-    """Return what to read: Migrations only where the cluster knows them."""
+    """Return what to read: Migrations only where the cluster knows them and shows them."""
     try:
         await client.get(MIGRATIONS.path(), params={"limit": 1})
-    except NotFound:
-        log.info("no migrations here", why="the cluster does not know the kind")
+    except (NotFound, Forbidden) as error:
+        log.info("migrations not read, earlier moves are not known", why=str(error))
         return READINGS
     return (*READINGS, MIGRATION_READING)
 

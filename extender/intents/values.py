@@ -53,7 +53,7 @@ class Held(msgspec.Struct, frozen=True):
         )
 
 
-class IntentRow(msgspec.Struct, frozen=True, kw_only=True):
+class IntentRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One intent, for people."""
 
     migration: str
