@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import structlog
@@ -38,6 +38,10 @@ from common.usage.prometheus import PrometheusSettings, Queries
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
+def _go_on() -> None:
+    """Nothing is more urgent."""
+
+
 class Belief(NamedTuple):
     """A moment of the cluster and what is believed of its load."""
 
@@ -56,10 +60,13 @@ class Observer:
         clock: Clock,
         metrics: Metrics,
         readings: Sequence[Reading] | None = None,
+        breathe: Callable[[], None] = _go_on,
     ) -> None:
+        """`breathe` is called often by the thread that takes samples in, and may pause it."""
         self._client = client
         self._config = config
         self._clock = clock
+        self._breathe = breathe
         self._book: LoadBook | None = None
         self._turn = asyncio.Lock()
         self._sampled = asyncio.Event()
@@ -150,7 +157,7 @@ class Observer:
         snapshot, now_s = self.reader.state.snapshot(), self._clock.now()
         async with self._turn:
             # One pass over all pods: too long for the loop to wait for.
-            await asyncio.to_thread(book.observe, sample, snapshot, now_s)
+            await asyncio.to_thread(book.observe, sample, snapshot, now_s, self._breathe)
         self._samples.labels("taken").inc()
         self._took.set(now_s)
         self._sampled.set()

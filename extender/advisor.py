@@ -108,6 +108,8 @@ class Advisor:
         found = self._steer(pod, found, guidance)
         if len(found.keep) == 1:
             self._assume(pod, found.keep[0], self._demand(pod, guidance))
+        elif self._overlay is not None:
+            self._overlay.expect(found.keep)
         return found
 
     def prioritize(self, pod: AskedPod, names: Sequence[str]) -> Sequence[int]:

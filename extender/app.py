@@ -26,14 +26,14 @@ from common.metrics import Metrics
 from extender.asking import Verdicts
 from extender.desk import Desk
 from extender.errors import BadRequest, ClientGone, Reason
+from extender.right_of_way import RightOfWay
+from extender.tls import ServerTls
 from extender.wire import Lookup
 
 if TYPE_CHECKING:
     from prometheus_client import Counter, Histogram
     from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
-
-    from extender.tls import ServerTls
 
 _KEEP_ALIVE_S: Final = 120
 """Longer than the 90 s after which kube-scheduler gives an idle connection up itself."""
@@ -61,9 +61,17 @@ Decide = Callable[[bytes], Awaitable[bytes]]
 Headers = Sequence[tuple[bytes, bytes]]
 
 
-def make_app(verdicts: Verdicts, lookup: Lookup, metrics: Metrics, *, clock: Clock) -> ASGIApp:
+def make_app(
+    verdicts: Verdicts,
+    lookup: Lookup,
+    metrics: Metrics,
+    *,
+    clock: Clock,
+    right_of_way: RightOfWay | None = None,
+) -> ASGIApp:
     """Return the service; `lookup` finds pods that the cache already knows."""
-    return Service(Desk(verdicts, lookup, metrics, clock), metrics, clock)
+    desk = Desk(verdicts, lookup, metrics, clock)
+    return Service(desk, metrics, clock, right_of_way or RightOfWay())
 
 
 def server_options(tls: ServerTls | None = None) -> dict[str, Any]:
@@ -86,8 +94,11 @@ class Verb(NamedTuple):
 class Service:
     """Takes requests, answers the verbs and passes the rest on."""
 
-    def __init__(self, desk: Desk, metrics: Metrics, clock: Clock) -> None:
+    def __init__(
+        self, desk: Desk, metrics: Metrics, clock: Clock, right_of_way: RightOfWay
+    ) -> None:
         self._clock = clock
+        self._right_of_way = right_of_way
         self._requests = metrics.counter(
             "extender_requests_total", "Requests that were answered.", ("verb", "code")
         )
@@ -115,7 +126,8 @@ class Service:
         try:
             body = await read_body(scope, receive)
             began_s = self._clock.monotonic()
-            answer = await verb.decide(body)
+            with self._right_of_way:
+                answer = await verb.decide(body)
         except ClientGone:
             return
         except BadRequest as error:

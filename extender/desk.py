@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from common.clock import Clock
 from common.metrics import Metrics
-from extender.answers import Prefixes, filter_answer, preempt_answer, prioritize_answer
+from extender.answers import filter_answer, preempt_answer, prioritize_answer
 from extender.asking import Verdicts
 from extender.errors import BadRequest
 from extender.neutral import Neutral, equal_scores, keep_all
@@ -30,7 +30,6 @@ class Desk:
         self._verdicts = verdicts
         self._pods = PodReader(lookup)
         self._lists = NameLists()
-        self._prefixes = Prefixes()
         self._neutral = Neutral(metrics, clock)
         self._refused = metrics.counter(
             "nodes_refused_total", "Nodes that a filter answer refused.", ("reason",)
@@ -61,12 +60,13 @@ class Desk:
         try:
             pod = self._pods.read(question.pod)
             scores = self._verdicts.prioritize(pod, question.names)
-            return prioritize_answer(question.names, scores, self._prefixes)
+            return prioritize_answer(question.names, scores, question.names_json)
         except BadRequest:
             raise
         except Exception as error:
             self._neutral.failed("prioritize", error)
-            return prioritize_answer(question.names, equal_scores(question.names), self._prefixes)
+            equal = equal_scores(question.names)
+            return prioritize_answer(question.names, equal, question.names_json)
 
     async def preempt(self, body: bytes) -> bytes:
         asked = read_preemption(body)

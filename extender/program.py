@@ -1,7 +1,7 @@
 """The extender put together: what is read, who decides, who is told.
 
 Watches keep nodes, pods and Migrations current; a board of believed loads is made anew in a
-thread whenever something changed, at most ten times a second; requests are answered from
+thread whenever something changed, at most once a second; requests are answered from
 what is there. Nothing that fails here stops the answers: without a cluster they are neutral.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import random
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from typing import Final
@@ -32,10 +33,12 @@ from extender.guided import Guided
 from extender.guides import Guides
 from extender.heartbeat import Heartbeat
 from extender.intents import Intents
+from extender.right_of_way import RightOfWay
 from extender.scoring import Board
 from extender.tls import ServerTls
 
-REFRESH_S: Final = 0.1
+REFRESH_S: Final = 1.0
+"""What we answered ourselves is counted at once; the rest of the world may be so late."""
 READ: Final = (
     *(reading for reading in READINGS if reading.resource in (NODES, PODS)),
     MIGRATION_READING,
@@ -69,13 +72,16 @@ async def run(
         client, own_client = [
             await stack.enter_async_context(_connected(config, options, clock)) for _ in range(2)
         ]
-        parts = _Parts.of(client, own_client, config, clock=clock, metrics=metrics)
+        way = RightOfWay()
+        parts = _Parts.of(
+            client, own_client, config, clock=clock, metrics=metrics, breathe=way.give
+        )
         parts.show(health)
         host = options.health_bind_address or options.bind_address
         health_address = await stack.enter_async_context(health.serving(host, options.health_port))
         listener = await listen(options.bind_address, options.port)
         address = address_of(listener)
-        app = make_app(parts.verdicts, parts.lookup, metrics, clock=clock)
+        app = make_app(parts.verdicts, parts.lookup, metrics, clock=clock, right_of_way=way)
         await stack.enter_async_context(serving(app, listener, **server_options(tls)))
         announce(extender=address, health=health_address)
         async with asyncio.TaskGroup() as group:
@@ -108,8 +114,11 @@ class _Parts:
         *,
         clock: Clock,
         metrics: Metrics,
+        breathe: Callable[[], None],
     ) -> _Parts:
-        observer = Observer(client, config, clock=clock, metrics=metrics, readings=READ)
+        observer = Observer(
+            client, config, clock=clock, metrics=metrics, readings=READ, breathe=breathe
+        )
         reader, state = observer.reader, observer.reader.state
         intents = Intents(state.snapshot, clock=clock, metrics=metrics)
         state.migrations.listen(intents.on_migration)

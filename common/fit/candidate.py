@@ -10,6 +10,7 @@ template, only from the pod that came of it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final, Protocol
 
 import msgspec
@@ -19,6 +20,7 @@ from common.cluster.records import UNBOUND, NodeName, Owner, PodRecord, PodUid
 from common.cluster.resources import Resources
 from common.cluster.shapes import PodShape
 from common.cluster.snapshot import Snapshot
+from common.cluster.storage import PriorityClassRecord
 from common.cluster.tolerations import Effect, Taint, Toleration, tolerated
 from common.cluster.workloads import WorkloadRecord
 
@@ -158,7 +160,28 @@ def _priority(name: str, snapshot: Snapshot) -> int:
     classes = snapshot.priority_classes
     if name:
         return classes[name].value if name in classes else _SYSTEM.get(name, 0)
-    return next((c.value for c in classes.values() if c.is_default), 0)
+    return _default_priority(_Same(classes))
+
+
+class _Same:
+    """A map as a key: equal to itself only, so that it need not be read to be found again."""
+
+    __slots__ = ("classes",)
+
+    def __init__(self, classes: Mapping[str, PriorityClassRecord]) -> None:
+        self.classes = classes
+
+    def __hash__(self) -> int:
+        return id(self.classes)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.classes is self.classes
+
+
+@lru_cache(maxsize=2)
+def _default_priority(key: _Same) -> int:
+    # Asked for every template, and the map of a snapshot is slow to walk.
+    return next((c.value for c in key.classes.values() if c.is_default), 0)
 
 
 _SYSTEM: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}

@@ -9,7 +9,7 @@ estimates in it rest on older knowledge, or when time has made one of its sample
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -23,6 +23,11 @@ from common.load.values import Load
 from common.load.view import Judgement, LoadView, judge_measured, judge_requested
 from common.usage.history import PodHistory, first, follow
 from common.usage.source import Sample, Usage
+
+
+def _go_on() -> None:
+    """Nothing is more urgent."""
+
 
 NO_PREDECESSORS: Final[Mapping[PodUid, Load]] = MappingProxyType({})
 
@@ -41,14 +46,25 @@ class LoadBook:
         self._estimator = Estimator(self._settings, self._history, NO_PREDECESSORS)
         self._last: LoadView | None = None
 
-    def observe(self, sample: Sample, snapshot: Snapshot, now_s: float) -> None:
-        """Learn from a sample; what it says about pods that are gone is dropped."""
+    def observe(
+        self,
+        sample: Sample,
+        snapshot: Snapshot,
+        now_s: float,
+        breathe: Callable[[], None] = _go_on,
+    ) -> None:
+        """Learn from a sample; what it says about pods that are gone is dropped.
+
+        `breathe` is called between nodes: whoever does this beside more urgent work may
+        pause there.
+        """
         if self._from_requests:
             return
         latest_s = now_s + self._settings.clock_skew_s
         history: dict[PodUid, PodHistory] = {}
         tracks: dict[NodeName, NodeTrack] = {}
         for name, view in snapshot.nodes.items():
+            breathe()
             tracks[name] = track = self._track(view, now_s, latest_s)
             limits = Limits(view.node, latest_s)
             usages = _possible(view.pods.values(), sample.pods, limits)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.cluster.records import PodUid
-from extender.answers import Prefixes, filter_answer, preempt_answer, prioritize_answer
+from extender.answers import filter_answer, preempt_answer, prioritize_answer
 from extender.asking import Filtered, Victims
 from extender.wire import NameLists, read_question
 from tests.support.extender_service import args, full_args, go_json
@@ -53,20 +53,22 @@ def test_the_list_that_a_filter_leaves_is_remembered() -> None:
 @given(scores=st.lists(st.tuples(NAME, st.integers(0, 10)), max_size=8))
 def test_scores_are_told_for_every_name_in_order(scores: list[tuple[str, int]]) -> None:
     names, numbers = [name for name, _ in scores], [number for _, number in scores]
-    told = json.loads(prioritize_answer(names, numbers, Prefixes()))
+    told = json.loads(prioritize_answer(names, numbers))
     assert [(entry["Host"], entry["Score"]) for entry in told] == scores
 
 
 @pytest.mark.parametrize("scores", [[-1], [11], [5, 5], [], ["5"], [5.5]], ids=str)
 def test_scores_that_the_scheduler_would_drop_are_not_written(scores: list[Any]) -> None:
     with pytest.raises((KeyError, ValueError)):
-        prioritize_answer(["a"], scores, Prefixes())
+        prioritize_answer(["a"], scores)
 
 
-def test_prefixes_do_not_grow_for_ever() -> None:
-    prefixes, names = Prefixes(), [f"node-{number}" for number in range(20_001)]
-    prioritize_answer(names, [5] * len(names), prefixes)
-    assert len(prefixes) == 1
+@given(names=st.lists(NAME | st.sampled_from(["a,b", '"', "é,", ""]), min_size=1, max_size=6))
+@pytest.mark.parametrize("separators", [(",", ":"), (" , ", ": ")], ids=["compact", "spaced"])
+def test_names_are_written_as_they_came(names: list[str], separators: tuple[str, str]) -> None:
+    came = json.dumps(names, separators=separators).encode()
+    told = json.loads(prioritize_answer(names, [7] * len(names), came))
+    assert [(entry["Host"], entry["Score"]) for entry in told] == [(name, 7) for name in names]
 
 
 def test_only_candidates_come_back_from_a_preemption() -> None:
