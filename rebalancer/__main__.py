@@ -1,4 +1,4 @@
-"""`python -m rebalancer`: plans which pods to move."""
+"""`python -m rebalancer`: keeps nodes level."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 PROGRAM: Final = Program(
     name="rebalancer",
-    summary="Keeps nodes level: plans the fewest moves that bring them within their limits.",
+    summary="Keeps nodes level: moves the fewest pods that bring them within their limits.",
     configuration=RebalancerConfiguration,
     options=RebalancerOptions,
     health_port=8890,

@@ -1,47 +1,58 @@
-"""The rebalancer put together: reads the cluster, decides, and shows what it would do.
+"""The rebalancer put together: who reads, who decides, who acts, and who may.
 
-`--once` makes one plan from the samples at hand and prints it; without it a plan is made
-every `reschedulingInterval`. Whatever is not known keeps pods where they are: a plan that
-rests on too little is empty and says why.
+Every replica reads the cluster and answers for its health; only the leader plans and acts.
+A dry run plans as the leader would, needs no rights but reading, and writes nothing.
+Whatever is not known keeps pods where they are.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sys
-from dataclasses import dataclass
-from typing import Final
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
 
-import msgspec
 import structlog
-from rich.console import Console
 
-from common.clock import Clock, within
+from common.clock import Clock
 from common.cluster.reader import MIGRATION_READING, READINGS, Reading
 from common.config import RebalancerConfiguration
 from common.health import Health
 from common.kube.client import KubeClient, connect
 from common.kube.errors import Forbidden, NotFound
+from common.kube.events import EventSettings, Recorder
+from common.kube.leader import ElectionSettings, Elector
+from common.kube.own import own_identity, own_namespace
 from common.kube.resources import MIGRATIONS
 from common.metrics import Metrics
 from common.observer import Observer
 from common.program import Announce, Options, StartError
-from rebalancer.deciding import Decider, Decision
-from rebalancer.planner import Plan
-from rebalancer.report import as_json, render
+from rebalancer.aftermath import Aftermath
+from rebalancer.daemon import Daemon
+from rebalancer.deciding import Decider
+from rebalancer.leading import while_leading
+from rebalancer.maintenance import Maintenance
+from rebalancer.migration import MigrationController
+from rebalancer.migration.bare_pods import BarePods
+from rebalancer.migration.temporary_pdb import TemporaryPdbs
+from rebalancer.once import plan_once, show
+from rebalancer.reload import ConfigSource
+from rebalancer.showing import plan_page
+from rebalancer.steering import SteeringRules
+from rebalancer.waking import Bell, Due
+from rebalancer.writing import MigrationWriter
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
-SYNC_S: Final = 60.0
-SAMPLE_S: Final = 45.0
-"""metrics-server needs up to half a minute for its first sample of a new cluster."""
-_PLAIN_WIDTH: Final = 160
+Work = Callable[[], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalancerOptions(Options):
     """The flags of this program beside everybody's."""
 
+    config: str | None = None
     dry_run: bool = False
     once: bool = False
     output: str = "text"
@@ -54,141 +65,200 @@ async def run(
     clock: Clock,
     announce: Announce,
 ) -> None:
-    """Plan once or for ever; acting is not part of it yet, so a dry run must be asked for."""
-    if not options.dry_run:
-        raise StartError("this version plans and does not act: add --dry-run")
+    """Keep the cluster level until cancelled; with `--once`, print one plan."""
+    if options.once and not options.dry_run:
+        raise StartError("--once shows a plan and does not act: add --dry-run")
     metrics = Metrics("rebalancer")
     health = Health(metrics)
     async with (
-        connect(
-            kubeconfig=options.kubeconfig,
-            context=options.context,
-            qps=config.client_connection.qps,
-            burst=config.client_connection.burst,
-            clock=clock,
-        ) as client,
+        _connected(config, options, clock) as client,
+        _connected(config, options, clock) as lease_client,
         health.serving(options.bind_address, options.health_port) as address,
     ):
         # Asked first: a wrong address, certificate or token is said at once and plainly.
         await client.get("/version")
-        observer = Observer(
-            client, config, clock=clock, metrics=metrics, readings=await _readings(client)
-        )
+        readings = await _readings(client, needed=not options.dry_run)
+        observer = Observer(client, config, clock=clock, metrics=metrics, readings=readings)
         health.ready("cluster", observer.why_not_ready)
-        planning = _Planning(config, observer, clock, metrics)
-        if not options.once:
-            announce(health=address)
         try:
-            async with asyncio.TaskGroup() as group:
-                reading = group.create_task(observer.run())
-                if options.once:
-                    _print((await planning.once()).plan, options.output)
-                    reading.cancel()
-                else:
-                    await planning.for_ever()
+            if options.once:
+                await _once(config, options, observer, clock)
+            else:
+                parts = _Parts(
+                    config, options, observer, client, lease_client, clock=clock, metrics=metrics
+                )
+                health.route("/debug/plan", plan_page(lambda: parts.daemon.plan))
+                announce(health=address)
+                await parts.run()
         finally:
             health.drain()
 
 
-class _Planning:
-    """Makes plans of what an observer sees."""
+async def _once(
+    config: RebalancerConfiguration, options: RebalancerOptions, observer: Observer, clock: Clock
+) -> None:
+    async with asyncio.TaskGroup() as group:
+        reading = group.create_task(observer.run())
+        show(await plan_once(config, observer, clock), options.output)
+        reading.cancel()
+
+
+class _Parts:
+    """Everything that works together in one rebalancer."""
 
     def __init__(
-        self, config: RebalancerConfiguration, observer: Observer, clock: Clock, metrics: Metrics
+        self,
+        config: RebalancerConfiguration,
+        options: RebalancerOptions,
+        observer: Observer,
+        client: KubeClient,
+        lease_client: KubeClient,
+        *,
+        clock: Clock,
+        metrics: Metrics,
     ) -> None:
-        self._config = config
+        state = observer.reader.state
+        identity = own_identity()
         self._observer = observer
-        self._clock = clock
-        self._decider = Decider(config)
-        self._took = metrics.histogram("plan_duration_seconds", "How long planning took.")
-        self._evictions = metrics.gauge("plan_evictions", "Evictions in the last plan.")
-        self._bound = metrics.gauge(
-            "plan_lower_bound", "How few evictions could do, for the last plan."
+        self._dry_run = options.dry_run
+        self._source = ConfigSource(options.config, config, clock=clock, metrics=metrics)
+        self._bell = Bell(clock)
+        self._source.listen(lambda _: self._bell.ring(Due.CHANGED))
+        state.nodes.listen(self._bell.on_node)
+        self._elector = _elector(config, lease_client, identity, clock=clock, metrics=metrics)
+        steering = SteeringRules(
+            state,
+            self._current,
+            clock=clock,
+            metrics=metrics,
+            resting=lambda: self.daemon.resting(),
         )
-        self._unmet = metrics.gauge("plan_goals_unmet", "Goals that the last plan does not meet.")
+        self.daemon = Daemon(
+            observer=observer,
+            snapshot=state.snapshot,
+            decider_factory=Decider,
+            writer=MigrationWriter(client, metrics),
+            config=self._current,
+            bell=self._bell,
+            clock=clock,
+            metrics=metrics,
+            steering=steering,
+            leads=self._leads,
+            dry_run=options.dry_run,
+        )
+        self._recorder = Recorder(
+            client,
+            program="evenkeel-rebalancer",
+            identity=identity,
+            settings=EventSettings(),
+            clock=clock,
+            metrics=metrics,
+            rng=random.Random(),
+        )
+        guard = TemporaryPdbs(client, state, config=self._current, clock=clock, metrics=metrics)
+        replacer = BarePods(client, state, clock=clock, metrics=metrics)
+        controller = MigrationController(
+            client,
+            state,
+            config=self._current,
+            steering=steering,
+            guard=guard,
+            replacer=replacer,
+            recorder=self._recorder,
+            clock=clock,
+            metrics=metrics,
+            rng=random.Random(),
+            why_blind=observer.reader.why_not_synced,
+        )
+        maintenance = Maintenance(
+            client,
+            state,
+            self._recorder,
+            plan=lambda: self.daemon.plan,
+            config=self._current,
+            clock=clock,
+            metrics=metrics,
+        )
+        aftermath = Aftermath(
+            self.daemon.believe,
+            client,
+            clock=clock,
+            metrics=metrics,
+            patience_s=config.metric_expiry.seconds,
+        )
+        self._acting: Sequence[Work] = (
+            controller.run,
+            guard.run,
+            replacer.run,
+            maintenance.run,
+            aftermath.run,
+        )
 
-    async def once(self) -> Decision:
-        """Return the plan of the samples at hand."""
-        trouble = await self._wait_for_a_picture()
-        decision = await self._decide(at_once=True)
-        return decision if trouble is None else _noted(decision, trouble)
+    async def run(self) -> None:
+        """Read for ever; plan and act while leading."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._observer.run())
+            group.create_task(self._source.run())
+            group.create_task(self._recorder.run())
+            await self._observer.reader.wait_synced()
+            if self._dry_run:
+                await self.daemon.run()
+            else:
+                await while_leading(self._elector, [self.daemon.run, *self._acting])
 
-    async def for_ever(self) -> None:
-        """Make a plan in every interval and tell what it comes to."""
-        await self._observer.reader.wait_synced()
-        while True:
-            decision = await self._decide(at_once=False)
-            _tell(decision.plan)
-            await self._clock.sleep(self._config.rescheduling_interval.seconds)
+    def _current(self) -> RebalancerConfiguration:
+        return self._source.current
 
-    async def _wait_for_a_picture(self) -> str | None:
-        """Wait until the cluster is read; say so if its usage is not."""
-        try:
-            await within(self._clock, SYNC_S, self._observer.reader.wait_synced())
-        except TimeoutError:
-            why = self._observer.reader.why_not_synced()
-            raise StartError(f"no picture of the cluster within {SYNC_S:g} s: {why}") from None
-        try:
-            await within(self._clock, SAMPLE_S, self._observer.wait_sampled())
-        except TimeoutError:
-            return f"{self._observer.why_not_ready()}; nothing is moved for load"
+    def _leads(self) -> bool:
+        return self._elector is None or self._elector.is_leader
+
+
+def _elector(
+    config: RebalancerConfiguration,
+    client: KubeClient,
+    identity: str,
+    *,
+    clock: Clock,
+    metrics: Metrics,
+) -> Elector | None:
+    wanted = config.leader_election
+    if not wanted.enabled:
         return None
+    return Elector(
+        client,
+        namespace=wanted.namespace or own_namespace(),
+        name=wanted.name,
+        identity=identity,
+        settings=ElectionSettings(
+            lease_duration_s=wanted.lease_duration.seconds,
+            renew_deadline_s=wanted.renew_deadline.seconds,
+            retry_period_s=wanted.retry_period.seconds,
+        ),
+        clock=clock,
+        metrics=metrics,
+        rng=random.Random(),
+    )
 
-    async def _decide(self, *, at_once: bool) -> Decision:
-        belief = await self._observer.look()
-        began_s = self._clock.monotonic()
-        decision = await asyncio.to_thread(
-            self._decider.decide, belief, self._clock.now(), at_once=at_once
-        )
-        self._took.observe(self._clock.monotonic() - began_s)
-        plan = decision.plan
-        self._evictions.set(len(plan.moves))
-        self._bound.set(plan.lower_bound.evictions)
-        self._unmet.set(len(plan.unmet))
-        return decision
+
+def _connected(
+    config: RebalancerConfiguration, options: RebalancerOptions, clock: Clock
+) -> AbstractAsyncContextManager[KubeClient]:
+    return connect(
+        kubeconfig=options.kubeconfig,
+        context=options.context,
+        qps=config.client_connection.qps,
+        burst=config.client_connection.burst,
+        clock=clock,
+    )
 
 
-async def _readings(client: KubeClient) -> tuple[Reading, ...]:
-    """Return what to read: Migrations only where the cluster knows them and shows them."""
+async def _readings(client: KubeClient, *, needed: bool) -> tuple[Reading, ...]:
+    """Return what to read; a dry run does without Migrations where it gets none."""
     try:
         await client.get(MIGRATIONS.path(), params={"limit": 1})
     except (NotFound, Forbidden) as error:
+        if needed:
+            raise StartError(f"cannot read Migrations (see deploy/crds): {error}") from None
         log.info("migrations not read, earlier moves are not known", why=str(error))
         return READINGS
-    return (*READINGS, MIGRATION_READING)
-
-
-def _noted(decision: Decision, note: str) -> Decision:
-    plan = msgspec.structs.replace(decision.plan, notes=(*decision.plan.notes, note))
-    return decision._replace(plan=plan)
-
-
-def _tell(plan: Plan) -> None:
-    log.info(
-        "plan",
-        plan_id=plan.plan_id,
-        evictions=len(plan.moves),
-        lower_bound=plan.lower_bound.evictions,
-        goals=len(plan.goals),
-        unmet=len(plan.unmet),
-    )
-    for move in plan.moves:
-        log.info(
-            "would move",
-            plan_id=plan.plan_id,
-            pod=move.pod,
-            node=move.source,
-            target=move.target,
-            why=move.words,
-        )
-    for note in plan.notes:
-        log.info("note", plan_id=plan.plan_id, words=note)
-
-
-def _print(plan: Plan, output: str) -> None:
-    if output == "json":
-        sys.stdout.write(as_json(plan) + "\n")
-        return
-    # A pipe has no width; what is cut off there is lost.
-    console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH)
-    console.print(render(plan))
+    return (*READINGS, replace(MIGRATION_READING, optional=False))

@@ -131,6 +131,15 @@ class SteeringRules:
         states = (self._history(purpose, known).at(now_s) for purpose in Purpose)
         return any(state.rests_on_the_past(now_s) for state in states)
 
+    def may_plan(self) -> Refusal | None:
+        """Return why nothing at all may be moved for load now."""
+        config, state = self._config(), self.breaker(Purpose.LOAD)
+        stopped = blocks(state, self._clock.now(), another=False)
+        if stopped is not None or not config.require_extender:
+            return stopped
+        found = [unsteered(self._guidance(name)) for name in config.scheduler_names]
+        return found[0] if None not in found else None
+
     def notes(self) -> tuple[str, ...]:
         """Return what a reader of a plan should know about its chances, and tell metrics."""
         view, config = self._extenders.view(), self._config()

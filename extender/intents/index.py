@@ -129,7 +129,10 @@ class Intents:
             return None
         # Looked up several times: a list of thousands would be searched each time.
         shown = frozenset(names)
-        if slot is None and (slot := self._slots.best_for(pod, key, shown)) is not None:
+        if (
+            slot is None
+            and (slot := self._slots.best_for(pod, key, shown, self._leaves)) is not None
+        ):
             self._slots.take(slot, pod.uid)
             self._touch()
         return None if slot is None else self._guide(slot, shown)
@@ -139,7 +142,7 @@ class Intents:
         self._expire()
         slot = self._slots.of_pod(pod.uid)
         if slot is None and (key := self._key(pod)) is not None:
-            slot = self._slots.best_for(pod, key, ())
+            slot = self._slots.best_for(pod, key, (), self._leaves)
         return None if slot is None else slot.migration.source
 
     def held(self) -> Mapping[NodeName, Held]:
@@ -184,6 +187,11 @@ class Intents:
             return None
         key = key_of_pod(pod)
         return key if key is not None and self._slots.of_key(key) else None
+
+    def _leaves(self, uid: PodUid) -> bool:
+        """Tell whether a pod is gone or about to be."""
+        pod = self._cluster().pods.get(uid)
+        return pod is None or pod.terminating
 
     def _open(self, migration: MigrationRecord) -> None:
         key = key_of_migration(migration)

@@ -7,7 +7,7 @@ be sent the next one, and the next. Nothing is remembered of a slot that was rem
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from math import inf
 
 from common.cluster.migrations import MigrationRecord, Outcome
@@ -126,12 +126,25 @@ class Slots:
         slot.holder = NOBODY
         slot.asked_s = None
 
-    def best_for(self, pod: PodRecord, key: Key, names: Collection[str]) -> Slot | None:
-        """Return the free slot that suits a pod best which may go to these nodes."""
+    def best_for(
+        self,
+        pod: PodRecord,
+        key: Key,
+        names: Collection[str],
+        leaves: Callable[[PodUid], bool],
+    ) -> Slot | None:
+        """Return the free slot that suits a pod best which may go to these nodes.
+
+        A controller replaces what `leaves`. A sibling that is to be moved later would find
+        its place taken.
+        """
         open_ = [s for s in self.of_key(key) if s.free and may_replace(s.migration, pod)]
         if len(open_) < 2:
             return open_[0] if open_ else None
-        return min(open_, key=lambda slot: (_promise(slot, names), slot.age))
+        return min(
+            open_,
+            key=lambda s: (not leaves(s.migration.pod_uid), _promise(s, names), s.age),
+        )
 
     def best_after(self, pod: PodRecord, key: Key) -> Slot | None:
         """Return the free slot that a pod has filled by being where it is."""

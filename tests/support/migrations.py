@@ -56,6 +56,7 @@ def spec_of(**other: Any) -> MigrationSpec:
         "load": Amounts(cpu_milli=812.5, memory_bytes=3.0e8),
         "requests": Amounts(cpu_milli=500.0, memory_bytes=2.0**28),
         "priority": -5,
+        "needs": (),
     }
     return MigrationSpec(**{**said, **other})
 
@@ -106,6 +107,20 @@ def _row(name: str, spoil: Spoil, field: str, words: str) -> Any:
 
 
 SPOILT = (
+    _row(
+        "needs-itself",
+        lambda made: made["spec"].update(needs=[made["spec"]["pod"]["uid"]]),
+        "spec",
+        "a pod cannot wait for itself",
+    ),
+    _row("same-need", _set("spec.needs", ["a", "a"]), "spec.needs[1]", "Duplicate value"),
+    _row("odd-need", _set("spec.needs", ["A b"]), "spec.needs[0]", "should match"),
+    _row(
+        "seventeen-needs",
+        _set("spec.needs", [f"p{i}" for i in range(17)]),
+        "spec.needs",
+        "must have at most 16 items",
+    ),
     _row("no-pod", _without("spec.pod"), "spec.pod", "Required value"),
     _row("no-pod-uid", _without("spec.pod.uid"), "spec.pod.uid", "Required value"),
     _row("no-source", _without("spec.source"), "spec.source", "Required value"),

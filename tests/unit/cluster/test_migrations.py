@@ -11,6 +11,7 @@ import pytest
 from common.cluster.interning import Interner
 from common.cluster.migrations import (
     Migration,
+    MigrationCondition,
     MigrationStatus,
     Outcome,
     Phase,
@@ -127,6 +128,29 @@ def test_the_record_holds_what_the_object_says() -> None:
     assert (found.replacement_uid, found.replacement_node) == ("u", "node-2")
     assert found.created_s == found.finished_s == START.timestamp()
     assert found.deadline_s == (START + timedelta(minutes=5)).timestamp()
+
+
+def test_the_record_knows_how_far_it_is() -> None:
+    marked = MigrationCondition(
+        type="Marked", status="True", reason="Marked", last_transition_time=START
+    )
+    waits = MigrationCondition(
+        type="Evicted", status="False", reason="PdbExhausted", last_transition_time=START
+    )
+    status = MigrationStatus(
+        attempts=2,
+        message="waits",
+        evicted_at=START,
+        conditions=(marked, waits),
+    )
+    found = migration_record(migration(spec_of(needs=("a", "b")), status=status), Interner())
+    assert (found.needs, found.attempts, found.message) == (("a", "b"), 2, "waits")
+    assert (found.evicted_s, found.started_s) == (START.timestamp(), None)
+    assert [step for step in Step if found.done(step)] == [Step.MARKED]
+    told = found.condition(Step.EVICTED)
+    assert told is not None
+    assert told.reason == "PdbExhausted"
+    assert found.condition(Step.READY) is None
 
 
 def test_without_a_workload_the_controller_is_at_the_top() -> None:

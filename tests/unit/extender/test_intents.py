@@ -113,6 +113,18 @@ async def test_the_oldest_of_equal_slots_is_given_first() -> None:
     assert [each.migration for each in found if each] == names
 
 
+async def test_the_slot_of_a_pod_that_is_leaving_is_given_first() -> None:
+    world = IntentWorld()
+    staying, leaving = world.pod(node="n1"), world.pod(node="n1")
+    await world.pass_(1)
+    first = world.move(staying, target="n2")
+    await world.pass_(1)
+    second = world.move(leaving, target="n3")
+    world.delete(leaving)
+    found = [world.ask(world.pod()) for _ in range(2)]
+    assert [each.migration for each in found if each] == [second, first]
+
+
 async def test_a_stateful_sets_pod_is_known_by_its_name() -> None:
     world = IntentWorld()
     old = world.pod("db-1", owner="sts", kind="StatefulSet", node="n1")

@@ -1,0 +1,212 @@
+"""Replaces pods that no controller would replace: a copy first, the eviction afterwards.
+
+The copy has the name that the Migration gives it, so whoever looks again finds it instead
+of making a second one; that it is ours it says itself, by the uid of the original. It is
+taken back only while the original is there and stays: of the two one always remains.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+import structlog
+
+from common.clock import Clock
+from common.cluster.migrations import MigrationRecord, Phase, Step
+from common.cluster.records import PodRecord
+from common.cluster.snapshot import Snapshot
+from common.cluster.state import ClusterState
+from common.contract import COPY_OF
+from common.kube.client import KubeClient
+from common.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    BadRequest,
+    Conflict,
+    Forbidden,
+    Invalid,
+    KubeError,
+    NotFound,
+)
+from common.kube.resources import PODS
+from common.metrics import Metrics
+from rebalancer.migration.pod_copy import Json, copy_of, hindrances, is_copy_of
+from rebalancer.migration.scene import Scene
+from rebalancer.migration.verdicts import Fail, Proceed, Verdict, Wait
+from rebalancer.reasons import Refusal
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+RETRY_S: Final = 5.0
+SWEEP_EVERY_S: Final = 30.0
+_ENDED: Final = frozenset({"Succeeded", "Failed"})
+# The same request would be refused again.
+_FINAL: Final = (BadRequest, Forbidden, NotFound, Invalid)
+
+_EARLY: Final = Refusal(
+    "NotAcknowledged", "not every extender knows yet where the copy belongs", for_good=False
+)
+_GONE: Final = Refusal("OriginalGone", "the pod is not there any more, or ends")
+
+
+class BarePods:
+    """Makes copies of bare pods, and takes them back."""
+
+    def __init__(
+        self, client: KubeClient, state: ClusterState, *, clock: Clock, metrics: Metrics
+    ) -> None:
+        self._client = client
+        self._state = state
+        self._clock = clock
+        self._count = metrics.counter(
+            "pod_copies_total", "What was done with copies of bare pods.", ("result",)
+        )
+
+    async def replace(self, migration: MigrationRecord, scene: Scene) -> Verdict:
+        """Create the copy if it is not there; Proceed once it is."""
+        if not migration.done(Step.ACKNOWLEDGED):
+            return Wait(_EARLY, RETRY_S)
+        seen = scene.snapshot.pods_by_name.get(_key(migration))
+        if seen is not None:
+            return _judge_seen(seen, migration)
+        try:
+            return await self._create(migration)
+        except _FINAL as error:
+            return Fail(self._failed("CopyRefused", error, for_good=True))
+        except KubeError as error:
+            return Wait(self._failed("CopyUnavailable", error), RETRY_S)
+
+    async def roll_back(self, migration: MigrationRecord, scene: Scene) -> None:
+        """Remove the copy if the original stays.
+
+        Raises KubeError when that could not be done now; asked again, it goes on. Who is not
+        allowed to is not helped by asking: that is told, and left to the sweep.
+        """
+        try:
+            await self._take_back(migration)
+        except Forbidden as error:
+            self._failed("CopyStays", error, for_good=True)
+
+    async def sweep(self, snapshot: Snapshot) -> None:
+        """Take back copies of failed moves that came into being after their roll-back."""
+        for migration in snapshot.migrations.values():
+            if migration.phase == Phase.FAILED and _left_over(migration, snapshot):
+                try:
+                    await self.roll_back(migration, Scene(migration, snapshot, 0.0))
+                except KubeError as error:
+                    self._failed("CopyStays", error)
+
+    async def run(self) -> None:
+        """Sweep now and then, for ever."""
+        while True:
+            try:
+                await self.sweep(self._state.snapshot())
+            except Exception:  # the next sweep may go well
+                log.exception("copies not swept")
+            await self._clock.sleep(SWEEP_EVERY_S)
+
+    async def _take_back(self, migration: MigrationRecord) -> None:
+        if not migration.replacement_name:
+            return
+        found = await self._read(migration.namespace, migration.replacement_name)
+        if found is None or not is_copy_of(found, migration.pod_uid) or _ending(found):
+            return
+        original = await self._read(migration.namespace, migration.pod_name)
+        if original is None or not _is_the_one(original, migration):
+            log.info("copy kept", pod=_key(migration), why="the original is gone")
+            return
+        await self._delete(found)
+
+    async def _create(self, migration: MigrationRecord) -> Verdict:
+        original = await self._read(migration.namespace, migration.pod_name)
+        if original is None or not _is_the_one(original, migration):
+            return Fail(_GONE)
+        against = ", ".join(hindrances(original))
+        if against:
+            return Fail(Refusal("BarePodNotCopyable", f"no copy can stand in: {against}"))
+        body = copy_of(original, migration.replacement_name)
+        try:
+            await self._client.create(PODS, body, namespace=migration.namespace)
+        except AlreadyExists:
+            return await self._judge_existing(migration)
+        self._count.labels("created").inc()
+        log.info("copy created", pod=_key(migration), original=migration.pod_name)
+        return _proceed(migration)
+
+    async def _judge_existing(self, migration: MigrationRecord) -> Verdict:
+        """Tell what a pod of the right name is that the watch does not show."""
+        found = await self._read(migration.namespace, migration.replacement_name)
+        if found is None:
+            return Wait(Refusal("CopyUnavailable", "it was there and is not", for_good=False))
+        if not is_copy_of(found, migration.pod_uid):
+            return Fail(_taken(migration))
+        return Fail(_ended(migration)) if _ending(found) else _proceed(migration)
+
+    async def _delete(self, found: Json) -> None:
+        metadata = found["metadata"]
+        try:
+            await self._client.delete(
+                PODS,
+                name=metadata["name"],
+                namespace=metadata["namespace"],
+                uid=metadata["uid"],
+            )
+        except (NotFound, Conflict):
+            # Gone, or another pod by now.
+            return
+        self._count.labels("removed").inc()
+        log.info("copy removed", pod=f"{metadata['namespace']}/{metadata['name']}")
+
+    async def _read(self, namespace: str, name: str) -> Json | None:
+        try:
+            raw = await self._client.get(PODS.path(namespace=namespace, name=name))
+        except NotFound:
+            return None
+        return msgspec.json.decode(raw, type=Json)
+
+    def _failed(self, name: str, error: KubeError, *, for_good: bool = False) -> Refusal:
+        self._count.labels("failed").inc()
+        words = error.message if isinstance(error, ApiError) else str(error)
+        log.warning("copy of a bare pod", trouble=name, error=words)
+        return Refusal(name, words, for_good=for_good)
+
+
+def _judge_seen(seen: PodRecord, migration: MigrationRecord) -> Verdict:
+    if seen.annotations.get(COPY_OF) != migration.pod_uid:
+        return Fail(_taken(migration))
+    return Fail(_ended(migration)) if seen.terminating or seen.finished else _proceed(migration)
+
+
+def _left_over(migration: MigrationRecord, snapshot: Snapshot) -> bool:
+    copied = snapshot.pods_by_name.get(_key(migration)) if migration.replacement_name else None
+    if copied is None or copied.terminating or migration.evicted_s is not None:
+        return False
+    original = snapshot.pods.get(migration.pod_uid)
+    return original is not None and not original.terminating
+
+
+def _is_the_one(pod: Json, migration: MigrationRecord) -> bool:
+    """Tell whether this is the pod that is to move, and it is not on its way out."""
+    return bool(pod["metadata"]["uid"] == migration.pod_uid) and not _ending(pod)
+
+
+def _ending(pod: Json) -> bool:
+    ended = pod.get("status", {}).get("phase") in _ENDED
+    return "deletionTimestamp" in pod["metadata"] or ended
+
+
+def _key(migration: MigrationRecord) -> str:
+    return f"{migration.namespace}/{migration.replacement_name}"
+
+
+def _proceed(migration: MigrationRecord) -> Proceed:
+    return Proceed("CopyCreated", f"pod {migration.replacement_name} stands in for it")
+
+
+def _taken(migration: MigrationRecord) -> Refusal:
+    return Refusal("NameTaken", f"pod {migration.replacement_name} is somebody else's")
+
+
+def _ended(migration: MigrationRecord) -> Refusal:
+    return Refusal("CopyEnded", f"its copy {migration.replacement_name} ended or was deleted")

@@ -1,0 +1,388 @@
+"""Brings every Migration to its end, whoever made it and whoever began.
+
+Watches put names into a queue; workers take one each, look at the world, let the machine say
+what is next, do it, and write down that it was done. Nothing depends on having seen an
+event, on an order of events, or on this process having been there before. Two controllers
+that work on the same Migration do no harm: effects are idempotent, and of two writers one
+is refused and looks again.
+
+Starting is serial: between the question whether a limit allows one more move and the note
+that it began, nobody else may ask.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import msgspec
+import structlog
+
+from common.clock import Clock
+from common.cluster.migrations import MigrationRecord, Outcome, Step
+from common.cluster.state import ClusterState
+from common.config import RebalancerConfiguration
+from common.contract import MIGRATION_ID_LABEL
+from common.kube.backoff import Backoff
+from common.kube.errors import ApiError, Conflict, KubeError, NotFound
+from common.kube.resources import Resource
+from common.metrics import Metrics
+from rebalancer import crash
+from rebalancer.migration import status, steps
+from rebalancer.migration.announcing import Announcer, EventRecorder
+from rebalancer.migration.desk import Desk
+from rebalancer.migration.eviction import ApiEviction, EvictionDriver
+from rebalancer.migration.figures import Figures
+from rebalancer.migration.machine import Rules, next_step
+from rebalancer.migration.marks import Marks
+from rebalancer.migration.queue import KeyQueue
+from rebalancer.migration.scene import Scene
+from rebalancer.migration.seams import Guard, Replacer, Steering
+from rebalancer.migration.settings import ControllerSettings
+from rebalancer.migration.verdicts import (
+    Do,
+    Fail,
+    Finish,
+    Hold,
+    NotReplaced,
+    Proceed,
+    Remove,
+    Rest,
+    Verdict,
+    Wait,
+)
+from rebalancer.migration.waking import Waker
+from rebalancer.reasons import Refusal
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+ACTIONS: Final = {
+    Step.BUDGET_CHECKED: "check",
+    Step.MARKED: "mark",
+    Step.ACKNOWLEDGED: "acknowledge",
+    Step.PROTECTED: "protect",
+    Step.EVICTED: "evict",
+    Step.REPLACED: "replace",
+    Step.READY: "ready",
+    Step.CLEANED_UP: "clean",
+}
+"""How crash points call the steps."""
+
+
+class MigratingClient(Protocol):
+    """The part of `KubeClient` that migrating needs."""
+
+    async def get(self, path: str) -> bytes: ...
+
+    async def create(
+        self, resource: Resource, body: Any, *, namespace: str, name: str, subresource: str
+    ) -> bytes: ...
+
+    async def patch(
+        self,
+        resource: Resource,
+        body: Any,
+        *,
+        name: str,
+        namespace: str | None = None,
+        subresource: str | None = None,
+    ) -> bytes: ...
+
+    async def delete(self, resource: Resource, *, name: str, uid: str) -> bytes: ...
+
+
+class MigrationController:
+    """Works on all Migrations of a cluster; one per process."""
+
+    def __init__(
+        self,
+        client: MigratingClient,
+        state: ClusterState,
+        *,
+        config: Callable[[], RebalancerConfiguration],
+        steering: Steering,
+        guard: Guard,
+        replacer: Replacer,
+        recorder: EventRecorder,
+        clock: Clock,
+        metrics: Metrics,
+        rng: random.Random,
+        eviction: EvictionDriver | None = None,
+        settings: ControllerSettings | None = None,
+        why_blind: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        self._state = state
+        self._config = config
+        self._clock = clock
+        self._rng = rng
+        self._settings = settings or ControllerSettings()
+        self._desk = Desk(client, state)
+        self._announcer = Announcer(recorder)
+        self._figures = Figures(metrics, state)
+        self._hands = steps.Hands(
+            client,
+            steering=steering,
+            guard=guard,
+            replacer=replacer,
+            eviction=eviction or ApiEviction(client),
+            marks=Marks(client),
+            announcer=self._announcer,
+            config=config,
+            why_blind=why_blind,
+            answered=self._figures.answered,
+            settings=self._settings,
+            clock=clock,
+            rng=rng,
+        )
+        self._starting = asyncio.Lock()
+        self._known: dict[str, MigrationRecord] = {}
+        self._backoffs: dict[str, Backoff] = {}
+        self._queue = KeyQueue(clock)
+        Waker(state, wake=self._queue.add, wake_soon=self._soon)
+
+    async def run(self) -> None:
+        """Work for ever; call it while leading only, and when everything has been listed."""
+        await self._sweep()
+        for name in self._state.migrations.records:
+            self._queue.add(name)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._queue.run_alarms())
+            for _ in range(self._settings.workers):
+                group.create_task(self._work())
+
+    async def _work(self) -> None:
+        while True:
+            name = await self._queue.take()
+            try:
+                await self._look(name)
+            finally:
+                self._queue.done(name)
+
+    async def _look(self, name: str) -> None:
+        """Do all that can be done about one Migration now; whatever goes wrong comes back."""
+        try:
+            await self._advance(name)
+        except NotFound:
+            self._queue.add_after(name, self._settings.look_again_s)
+        except Conflict:
+            await self._read_again(name)
+        except KubeError as error:
+            self._later(name, error)
+        except Exception as error:  # one odd Migration must not stop the others
+            log.exception("migration not advanced", migration=name)
+            self._later(name, error)
+        else:
+            self._backoffs.pop(name, None)
+
+    async def _advance(self, name: str) -> None:
+        migration = self._desk.current(name)
+        while migration is not None:
+            self._known[name] = migration
+            self._hands.meet(migration)
+            migration = await self._once(migration)
+        if self._desk.current(name) is None:
+            await self._vanished(name)
+
+    async def _once(self, migration: MigrationRecord) -> MigrationRecord | None:
+        """Take one step; return the Migration as it is then, None if it has to wait."""
+        scene = self._scene(migration)
+        rules = Rules(keep_finished_s=self._config().keep_finished.seconds)
+        match next_step(scene, rules):
+            case Do(step=Step.BUDGET_CHECKED):
+                async with self._starting:
+                    # Others may have begun while this one waited for its turn.
+                    return await self._take(Step.BUDGET_CHECKED, self._scene(migration))
+            case Do(step=step):
+                return await self._take(step, scene)
+            case Hold(step=step, reason=reason, retry_s=retry_s):
+                return await self._hold(scene, step, Wait(reason, retry_s))
+            case Fail(reason=reason):
+                return await self._fail(scene, reason)
+            case NotReplaced(reason=reason, words=words):
+                return await self._not_replaced(scene, reason, words)
+            case Finish(outcome=outcome, words=words):
+                return await self._complete(scene, outcome, words)
+            case Remove():
+                await self._remove(migration)
+            case Rest(seconds=seconds):
+                self._hands.forget(migration)
+                self._queue.add_after(migration.name, seconds)
+        return None
+
+    def _scene(self, migration: MigrationRecord) -> Scene:
+        return Scene(migration, self._desk.snapshot(), self._clock.now())
+
+    async def _take(self, step: Step, scene: Scene) -> MigrationRecord | None:
+        action = ACTIONS[step]
+        crash.point(f"before-{action}")
+        verdict: Verdict = await steps.EFFECTS[step](self._hands, scene)
+        match verdict:
+            case Proceed():
+                crash.point(f"after-{action}")
+                written = await self._record(step, scene, verdict)
+                crash.point(f"recorded-{action}")
+                return written
+            case Wait():
+                return await self._hold(scene, step, verdict)
+            case NotReplaced(reason=reason, words=words):
+                return await self._not_replaced(scene, reason, words)
+            case Fail(reason=reason):
+                return await self._fail(scene, reason, step)
+
+    async def _record(self, step: Step, scene: Scene, verdict: Proceed) -> MigrationRecord:
+        migration, now_s = scene.migration, self._clock.now()
+        change = status.condition(
+            migration,
+            step,
+            status=verdict.reason != steps.MARK_REFUSED,
+            reason=verdict.reason,
+            words=verdict.words,
+            now_s=now_s,
+        )
+        if step is Step.BUDGET_CHECKED:
+            change |= status.started(now_s)
+        elif step is Step.EVICTED:
+            change |= status.evicted(now_s)
+        elif step is Step.REPLACED and (found := steps.noted(scene)) is not None:
+            change |= status.replaced(found)
+        written = await self._desk.write(migration, change)
+        self._say("step taken", migration, step=step.value, reason=verdict.reason)
+        self._announcer.step_taken(migration, step, verdict.words)
+        return written
+
+    async def _hold(self, scene: Scene, step: Step, wait: Wait) -> MigrationRecord | None:
+        """Come back later; say why, but only once."""
+        migration, reason = scene.migration, wait.reason
+        if wait.counts and migration.attempts + 1 >= self._config().max_attempts:
+            return await self._fail(scene, reason, step, attempts=migration.attempts + 1)
+        retry_s = self._settings.look_again_s if wait.retry_s is None else wait.retry_s
+        left_s = migration.deadline_s - self._clock.now()
+        if migration.open and left_s > 0:
+            retry_s = min(retry_s, left_s)
+        self._queue.add_after(migration.name, retry_s)
+        if wait.counts or not status.says(migration, step, status=False, reason=reason.name):
+            change = self._refused(migration, step, reason)
+            if migration.open:
+                change |= status.message(f"{reason.name}: {reason.words}")
+            if wait.counts:
+                change["attempts"] = migration.attempts + 1
+            await self._desk.write(migration, change)
+            self._say("waits", migration, step=step.value, reason=reason.name, why=reason.words)
+        return None
+
+    def _refused(self, migration: MigrationRecord, step: Step, reason: Refusal) -> status.Change:
+        return status.condition(
+            migration,
+            step,
+            status=False,
+            reason=reason.name,
+            words=reason.words,
+            now_s=self._clock.now(),
+        )
+
+    async def _fail(
+        self,
+        scene: Scene,
+        reason: Refusal,
+        step: Step | None = None,
+        *,
+        attempts: int | None = None,
+    ) -> MigrationRecord:
+        migration = scene.migration
+        change = status.failed(reason.name, reason.words, self._clock.now())
+        if step is not None:
+            change |= self._refused(migration, step, reason)
+        if attempts is not None:
+            change["attempts"] = attempts
+        written = await self._close(migration, change, None)
+        self._announcer.failed(migration, reason.name, reason.words)
+        return written
+
+    async def _not_replaced(self, scene: Scene, reason: str, words: str) -> MigrationRecord:
+        migration, outcome = scene.migration, Outcome.NOT_REPLACED
+        change = status.completed(outcome, f"{reason}: {words}", self._clock.now())
+        written = await self._close(migration, change, outcome)
+        self._announcer.not_replaced(migration, words)
+        return written
+
+    async def _complete(self, scene: Scene, outcome: Outcome, words: str) -> MigrationRecord:
+        migration = scene.migration
+        change = status.completed(outcome, words, self._clock.now())
+        written = await self._close(migration, change, outcome)
+        self._announcer.completed(migration, outcome, words)
+        return written
+
+    async def _close(
+        self, migration: MigrationRecord, change: status.Change, outcome: Outcome | None
+    ) -> MigrationRecord:
+        """End a Migration: from now on nobody is steered by it, and cleaning up begins."""
+        crash.point("before-close")
+        written = await self._desk.write(migration, change)
+        crash.point("after-close")
+        self._figures.ended(migration, outcome, self._clock.now())
+        name = outcome.value if outcome is not None else "Failed"
+        self._say("migration ended", migration, outcome=name, why=written.message)
+        return written
+
+    async def _remove(self, migration: MigrationRecord) -> None:
+        crash.point("before-remove")
+        await self._desk.remove(migration)
+        crash.point("after-remove")
+
+    async def _vanished(self, name: str) -> None:
+        """Clean up after a Migration that somebody deleted while it was open."""
+        migration = self._known.get(name)
+        if migration is not None and migration.open:
+            ended = msgspec.structs.replace(migration, phase="Failed")
+            verdict = await self._hands.clean_up(self._scene(ended))
+            if isinstance(verdict, Wait):
+                self._queue.add_after(name, verdict.retry_s or self._settings.look_again_s)
+                return
+            self._say("migration deleted before its end", migration)
+        self._known.pop(name, None)
+        if migration is not None:
+            self._hands.forget(migration)
+
+    async def _sweep(self) -> None:
+        """Have marks removed whose Migration vanished while nobody looked."""
+        for pod in self._desk.snapshot().pods.values():
+            if pod.labels.get(MIGRATION_ID_LABEL) != pod.uid:
+                continue
+            if self._desk.current(pod.uid) is None:
+                await self._hands.unmark(pod)
+
+    def _soon(self, name: str) -> None:
+        self._queue.add_after(name, self._settings.let_go_s)
+
+    async def _read_again(self, name: str) -> None:
+        """Somebody else has changed the Migration: read it, and decide anew."""
+        try:
+            await self._desk.read(name)
+        except KubeError as error:
+            self._later(name, error)
+        else:
+            self._queue.add(name)
+
+    def _later(self, name: str, error: Exception) -> None:
+        settings = self._settings
+        backoff = self._backoffs.setdefault(
+            name,
+            Backoff(floor_s=settings.backoff_min_s, cap_s=settings.backoff_max_s, rng=self._rng),
+        )
+        asked_s = (isinstance(error, ApiError) and error.retry_after_s) or 0.0
+        retry_s = max(backoff.next_s(), asked_s)
+        log.info("migration not advanced", migration=name, error=str(error), retry_s=retry_s)
+        self._queue.add_after(name, retry_s)
+
+    def _say(self, event: str, migration: MigrationRecord, **more: str) -> None:
+        pod = f"{migration.namespace}/{migration.pod_name}"
+        log.info(
+            event,
+            pod=pod,
+            node=migration.source,
+            target=migration.target,
+            plan_id=migration.plan_id,
+            **more,
+        )

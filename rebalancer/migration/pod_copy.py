@@ -1,0 +1,152 @@
+"""The copy of a bare pod: what a person wrote, without what the cluster has added since.
+
+The API server completes a pod when it is created, and refuses some of its own additions in
+a second creation, or means the first pod by them. They are taken out again; whatever is
+harmless (tolerations of lost nodes, defaults) stays. The sources are those of v1.36:
+pkg/registry/core/pod/strategy.go, pkg/apis/core/validation/validation.go and
+plugin/pkg/admission/{serviceaccount,priority,podtopologylabels}. Pure.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from common.contract import (
+    COPY_OF,
+    MIGRATED_FROM_LABEL,
+    MIGRATION_ID_LABEL,
+    MIGRATION_REASON_LABEL,
+    MIGRATION_STATUS_LABEL,
+    MIGRATION_TIME,
+    MIRROR_POD,
+    ORIGINAL_POD,
+    ORIGINAL_POD_NAME,
+)
+
+Json = dict[str, Any]  # Any: the nesting of Kubernetes' objects
+
+TOKEN_VOLUME: Final = "kube-api-access-"
+"""How the volume begins that admission adds for the service account's token."""
+
+MOUNTED_ANYWHERE: Final = frozenset(
+    {
+        "azureFile", "cephfs", "configMap", "csi", "downwardAPI", "emptyDir", "glusterfs",
+        "hostPath", "image", "nfs", "projected", "secret",
+    }
+)  # fmt: skip
+"""Volumes that two pods may have at the same time; of any other kind that is not known."""
+
+_OF_THE_MOVE: Final = frozenset(
+    {
+        MIGRATED_FROM_LABEL, MIGRATION_ID_LABEL, MIGRATION_REASON_LABEL, MIGRATION_STATUS_LABEL,
+        MIGRATION_TIME, ORIGINAL_POD, ORIGINAL_POD_NAME, COPY_OF,
+    }
+)  # fmt: skip
+_OF_THE_NODE: Final = frozenset({"topology.kubernetes.io/region", "topology.kubernetes.io/zone"})
+_OF_THE_MANIFEST: Final = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
+_NOT_COPIED: Final = frozenset(
+    # The priority is computed anew from the class, and a number that differs is refused.
+    {"nodeName", "priority", "preemptionPolicy", "ephemeralContainers", "schedulingGates"}
+)
+
+
+def copy_of(pod: Json, name: str) -> Json:
+    """Return the pod to create in place of this one."""
+    metadata, spec = pod["metadata"], _spec(pod)
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": metadata["namespace"],
+            "labels": _without(metadata.get("labels"), _OF_THE_MOVE | _OF_THE_NODE),
+            "annotations": {
+                **_without(metadata.get("annotations"), _OF_THE_MOVE | _OF_THE_MANIFEST),
+                COPY_OF: metadata["uid"],
+                ORIGINAL_POD: f"{metadata['namespace']}/{metadata['name']}",
+                ORIGINAL_POD_NAME: metadata["name"],
+            },
+        },
+        "spec": spec,
+    }
+
+
+def hindrances(pod: Json) -> Iterator[str]:
+    """Yield why no copy can run beside this pod; the gates have asked most of it already."""
+    metadata, spec = pod["metadata"], pod["spec"]
+    if metadata.get("ownerReferences") or MIRROR_POD in (metadata.get("annotations") or {}):
+        yield "it has an owner"
+    if spec.get("restartPolicy", "Always") != "Always":
+        yield f"its restartPolicy is {spec['restartPolicy']}"
+    if spec.get("hostname"):
+        yield "its hostname is fixed"
+    if spec.get("resourceClaims"):
+        yield "it has resource claims"
+    if any(port.get("hostPort") for port in _ports(spec)):
+        yield "it has a host port"
+    for volume in spec.get("volumes") or ():
+        for kind in volume.keys() - {"name"} - MOUNTED_ANYWHERE:
+            yield f"its volume {volume['name']} ({kind}) may not be mounted twice"
+
+
+def is_copy_of(pod: Json, uid: str) -> bool:
+    """Tell whether a pod says that it stands in for the one with this uid."""
+    annotations: Mapping[str, str] = pod["metadata"].get("annotations") or {}
+    return annotations.get(COPY_OF) == uid
+
+
+def _spec(pod: Json) -> Json:
+    spec = copy.deepcopy({k: v for k, v in pod["spec"].items() if k not in _NOT_COPIED})
+    _remove_token(spec)
+    labels = pod["metadata"].get("labels") or {}
+    for term in _selecting(spec):
+        _unmerge(term, labels)
+    return spec
+
+
+def _remove_token(spec: Json) -> None:
+    """Take out the token of the first pod; admission gives the copy its own."""
+    volumes = spec.get("volumes") or []
+    tokens = {v["name"] for v in volumes if v["name"].startswith(TOKEN_VOLUME)}
+    if not tokens:
+        return
+    spec["volumes"] = [volume for volume in volumes if volume["name"] not in tokens]
+    for container in (*spec["containers"], *(spec.get("initContainers") or ())):
+        mounts = container.get("volumeMounts") or []
+        container["volumeMounts"] = [mount for mount in mounts if mount["name"] not in tokens]
+
+
+def _unmerge(term: Json, labels: Mapping[str, str]) -> None:
+    """Take out of a selector what `matchLabelKeys` brought in: twice it would be refused."""
+    selector = term.get("labelSelector")
+    if selector is None or not selector.get("matchExpressions"):
+        return
+    kept = list(selector["matchExpressions"])
+    for keys, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")):
+        for key in term.get(keys) or ():
+            merged = {"key": key, "operator": operator, "values": [labels.get(key)]}
+            if merged in kept:
+                kept.remove(merged)
+    selector["matchExpressions"] = kept
+
+
+def _selecting(spec: Json) -> Iterator[Json]:
+    """Yield every term and constraint that may have label keys."""
+    affinity = spec.get("affinity") or {}
+    for kind in ("podAffinity", "podAntiAffinity"):
+        block = affinity.get(kind) or {}
+        yield from block.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
+        for weighted in block.get("preferredDuringSchedulingIgnoredDuringExecution") or ():
+            yield weighted["podAffinityTerm"]
+    yield from spec.get("topologySpreadConstraints") or ()
+
+
+def _ports(spec: Json) -> Iterator[Json]:
+    for container in (*spec["containers"], *(spec.get("initContainers") or ())):
+        yield from container.get("ports") or ()
+
+
+def _without(found: Mapping[str, str] | None, keys: frozenset[str]) -> dict[str, str]:
+    return {key: value for key, value in (found or {}).items() if key not in keys}

@@ -1,0 +1,187 @@
+"""Which pod is the replacement, and whether one will come at all.
+
+Pods of a ReplicaSet are alike, so several moves of one workload may look at the same new
+pods. A pod belongs to the move whose target it runs on; only when that is settled the
+others are shared out, oldest move first. The result is the same whichever move asks.
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from common.cluster.migrations import MigrationRecord, Step
+from common.cluster.records import PodRecord, PodUid
+from common.cluster.replacing import (
+    ELSEWHERE,
+    candidates,
+    has_replaced,
+    key_of_migration,
+    may_replace,
+    nearness,
+)
+from rebalancer.migration.scene import Scene
+
+READ_KINDS: Final = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet", "Job"})
+"""Controllers whose objects we read: if one is not there, it is gone."""
+
+
+def candidate(scene: Scene) -> PodRecord | None:
+    """Return the pod that is to be noted as the replacement; None while that is open."""
+    found = _shared_out(scene).get(scene.migration.name)
+    if found is None:
+        return None
+    near = nearness(scene.migration, found.node) < ELSEWHERE
+    # One without a node may still come to the target.
+    return found if near or not pending(scene) else None
+
+
+def pending(scene: Scene) -> Sequence[PodRecord]:
+    """Return pods that may become the replacement and have no node yet."""
+    return [pod for pod in newcomers(scene) if not pod.node]
+
+
+def newcomers(scene: Scene) -> Sequence[PodRecord]:
+    """Return young siblings that nobody has taken for a replacement."""
+    taken = _taken(scene)
+    return [
+        pod
+        for pod in candidates(scene.migration, scene.snapshot)
+        if pod.uid not in taken and not pod.terminating and may_replace(scene.migration, pod)
+    ]
+
+
+def intruder(scene: Scene) -> PodRecord | None:
+    """Return a younger sibling on the target that no other move has brought there.
+
+    It has most likely taken the place that the intent held, also if it is the replacement
+    of a move that was meant to go elsewhere.
+    """
+    migration, brought = scene.migration, _brought(scene)
+    for pod in candidates(migration, scene.snapshot):
+        arrived = pod.node == migration.target and has_replaced(migration, pod)
+        if arrived and not pod.terminating and pod.uid not in brought:
+            return pod
+    return None
+
+
+def _brought(scene: Scene) -> set[PodUid]:
+    """Return the replacements that are where their own moves wanted them."""
+    moves = scene.snapshot.migrations
+    found = [(name, pod.uid, pod.node) for name, pod in _shared_out(scene).items()]
+    found += [(m.name, m.replacement_uid, m.replacement_node) for m in moves.values()]
+    return {uid for name, uid, node in found if nearness(moves[name], node) < ELSEWHERE}
+
+
+def why_not_replaced(scene: Scene) -> tuple[str, str] | None:
+    """Return reason and words if nobody will make a replacement, or needs one."""
+    migration, owner = scene.migration, scene.owner
+    if migration.controller_kind not in READ_KINDS:
+        return None
+    if owner is None or owner.deleted_s is not None:
+        return "OwnerDeleted", f"its {migration.controller_kind} was deleted"
+    if owner.kind == "StatefulSet":
+        return _beyond_the_set(scene)
+    return _enough_pods(scene)
+
+
+def _enough_pods(scene: Scene) -> tuple[str, str] | None:
+    owner = scene.owner
+    if owner is None:
+        return None
+    evicted = scene.migration.done(Step.EVICTED) or not scene.alive
+    # Both are watched apart, so before the eviction they must agree.
+    surplus = owner.current > owner.desired
+    living = _living(scene)
+    if not (evicted or surplus) or len(living) < owner.desired or newcomers(scene):
+        return None
+    why = "Superseded" if owner.desired == 0 else "ScaledDown"
+    return why, f"{owner.kind} {owner.name} wants {owner.desired} pods and has them without it"
+
+
+def _beyond_the_set(scene: Scene) -> tuple[str, str] | None:
+    """A set gives up its highest ordinals; where it begins is told by its pods only."""
+    owner, mine = scene.owner, _ordinal(scene.migration.pod_name)
+    if owner is None:
+        return None
+    ordinals = [_ordinal(pod.name) for pod in scene.snapshot.by_owner[owner.uid].values()]
+    first = min((*ordinals, mine))
+    if mine - first < owner.desired:
+        return None
+    return "ScaledDown", f"StatefulSet {owner.name} wants {owner.desired} pods, not this one"
+
+
+def _living(scene: Scene) -> Sequence[PodRecord]:
+    mine = scene.migration.pod_uid
+    found = scene.snapshot.by_owner[scene.migration.controller_uid].values()
+    return [pod for pod in found if not pod.terminating and not pod.finished and pod.uid != mine]
+
+
+def _shared_out(scene: Scene) -> dict[str, PodRecord]:
+    """Give new pods to the moves that wait for one; by name of the Migration."""
+    moves = _waiting(scene)
+    taken = _taken(scene)
+    pods = [
+        pod
+        for pod in candidates(scene.migration, scene.snapshot)
+        if pod.uid not in taken and not pod.terminating
+    ]
+    pairs = [(move, pod) for move in moves for pod in pods if _may_have_replaced(scene, move, pod)]
+    shared: dict[str, PodRecord] = {}
+    given: set[PodUid] = set()
+    for move, pod in sorted(pairs, key=_closeness):
+        if move.name not in shared and pod.uid not in given:
+            shared[move.name] = pod
+            given.add(pod.uid)
+    return shared
+
+
+def _waiting(scene: Scene) -> Sequence[MigrationRecord]:
+    """Return the moves that look for a replacement of the same key."""
+    key = key_of_migration(scene.migration)
+    return [
+        move
+        for move in scene.snapshot.migrations.values()
+        if move.controller_uid == scene.migration.controller_uid
+        and move.open
+        and not move.replacement_uid
+        and _looks(scene, move)
+        and key_of_migration(move) == key
+    ]
+
+
+def _looks(scene: Scene, move: MigrationRecord) -> bool:
+    """Tell whether a move has come so far that its replacement may be there."""
+    if not move.controller_kind or move.done(Step.EVICTED):
+        return True
+    pod = scene.snapshot.pods.get(move.pod_uid)
+    return pod is None or pod.terminating
+
+
+def _may_have_replaced(scene: Scene, move: MigrationRecord, pod: PodRecord) -> bool:
+    """A pod of the Migration's own second may be older; if nobody is missing, it is not.
+
+    The copy of a bare pod is known by a name that nobody had before.
+    """
+    if has_replaced(move, pod) or not pod.node or not may_replace(move, pod):
+        return has_replaced(move, pod)
+    owner = scene.owner
+    complete = owner is not None and len(_living(scene)) >= owner.desired
+    return complete or not move.controller_kind
+
+
+def _taken(scene: Scene) -> set[PodUid]:
+    moves = scene.snapshot.migrations.values()
+    return {move.replacement_uid for move in moves if move.replacement_uid}
+
+
+def _closeness(pair: tuple[MigrationRecord, PodRecord]) -> tuple[int, float, str, bool, str]:
+    move, pod = pair
+    unsure = not has_replaced(move, pod)
+    return nearness(move, pod.node), move.created_s, move.name, unsure, pod.uid
+
+
+def _ordinal(name: str) -> int:
+    last = name.rpartition("-")[2]
+    return int(last) if last.isdecimal() else 0

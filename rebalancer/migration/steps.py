@@ -1,0 +1,339 @@
+"""What each step does to the world.
+
+A step is asked again whenever it has not been recorded as done, so its effect may be there
+already and must not be made twice. It answers with a verdict; recording that is the
+controller's business. What is refused for good fails the move, anything else waits.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, Protocol
+
+import msgspec
+
+from common.clock import Clock
+from common.cluster.migrations import MigrationRecord, Outcome, Phase, Step
+from common.cluster.records import PodRecord
+from common.config import RebalancerConfiguration
+from common.kube.backoff import Backoff
+from common.kube.errors import KubeError, NotFound
+from common.kube.resources import PODS
+from rebalancer.migration import replacements
+from rebalancer.migration.announcing import Announcer
+from rebalancer.migration.budgeting import budget_refusal
+from rebalancer.migration.eviction import Answer, EvictionDriver, Result, Victim
+from rebalancer.migration.machine import landing
+from rebalancer.migration.marks import Marking, Marks
+from rebalancer.migration.scene import Scene
+from rebalancer.migration.seams import Guard, Replacer, Steering
+from rebalancer.migration.settings import ControllerSettings
+from rebalancer.migration.verdicts import Fail, NotReplaced, Proceed, Verdict, Wait
+from rebalancer.reasons import Refusal
+
+MARK_REFUSED: Final = "MarkRefused"
+_LANDED: Final = {
+    Outcome.AS_PLANNED: "as planned",
+    Outcome.ALTERNATIVE: "an alternative to the target",
+    Outcome.ELSEWHERE: "where nobody had planned it",
+    Outcome.BACK_ON_SOURCE: "where it came from",
+    Outcome.UNGUIDED: "which its scheduler chose without asking an extender",
+}
+
+
+class PodReader(Protocol):
+    """The part of `KubeClient` that looking at a pod needs."""
+
+    async def get(self, path: str) -> bytes: ...
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    uid: str = ""
+    deletion_timestamp: str | None = None
+
+
+class _Status(msgspec.Struct):
+    phase: str = ""
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+class Hands:
+    """Takes steps; all of them together are `EFFECTS`."""
+
+    def __init__(
+        self,
+        reader: PodReader,
+        *,
+        steering: Steering,
+        guard: Guard,
+        replacer: Replacer,
+        eviction: EvictionDriver,
+        marks: Marks,
+        announcer: Announcer,
+        config: Callable[[], RebalancerConfiguration],
+        why_blind: Callable[[], str | None],
+        answered: Callable[[Result], None],
+        settings: ControllerSettings,
+        clock: Clock,
+        rng: random.Random,
+    ) -> None:
+        self._reader = reader
+        self._steering = steering
+        self._guard = guard
+        self._replacer = replacer
+        self._eviction = eviction
+        self._marks = marks
+        self._announcer = announcer
+        self._config = config
+        self._why_blind = why_blind
+        self._answered = answered
+        self._settings = settings
+        self._clock = clock
+        self._rng = rng
+        self._first_seen: dict[str, int] = {}
+        self._mark_tries: dict[str, int] = {}
+        self._held: dict[str, tuple[float, Wait]] = {}
+        self._budget_backoff: dict[str, Backoff] = {}
+
+    def meet(self, migration: MigrationRecord) -> None:
+        """Take note of a Migration at its first sight: extenders must know that version."""
+        self._first_seen.setdefault(migration.uid, migration.resource_version)
+
+    def forget(self, migration: MigrationRecord) -> None:
+        """Remember nothing of a Migration that is over."""
+        self._first_seen.pop(migration.uid, None)
+        for kept in (self._mark_tries, self._held, self._budget_backoff):
+            kept.pop(migration.name, None)
+
+    async def check(self, scene: Scene) -> Verdict:
+        """Ask limits, switches, gates and the budget whether the move may begin."""
+        refusal = self._why_not(scene)
+        if refusal is not None:
+            return _refused(refusal)
+        return Proceed("Allowed", "limits, gates and budgets allow it")
+
+    async def mark(self, scene: Scene) -> Verdict:
+        """Mark the pod; after some failures go on without."""
+        migration = scene.migration
+        done = await self._marks.put(migration, scene.now_s)
+        if done.result is Marking.DONE:
+            return Proceed("Marked")
+        if done.result is Marking.FAILED and self._mark_again(migration):
+            words = f"the marks could not be set: {done.words}"
+            return Wait(Refusal("MarkFailed", words, False), self._settings.backoff_min_s)
+        self._announcer.mark_refused(migration, done.words or "the pod is not there")
+        return Proceed(MARK_REFUSED, done.words)
+
+    async def acknowledge(self, scene: Scene) -> Verdict:
+        """Wait until every live extender knows the Migration."""
+        self.meet(scene.migration)
+        version = self._first_seen[scene.migration.uid]
+        refusal = self._steering.acknowledged(version, scene.scheduler())
+        if refusal is None:
+            return Proceed("Acknowledged", f"extenders know resourceVersion {version}")
+        return Fail(refusal) if refusal.for_good else self._soon(refusal)
+
+    async def protect(self, scene: Scene) -> Verdict:
+        return await self._guard.protect(scene.migration, scene)
+
+    async def evict(self, scene: Scene) -> Verdict:
+        """Ask all gates once more, then evict.
+
+        A pod that the watch does not show alive is only looked at: the gates cannot judge
+        what they do not see.
+        """
+        held_s, why = self._held.get(scene.migration.name, (0.0, None))
+        left_s = held_s - self._clock.monotonic()
+        if why is not None and left_s > 0:
+            return Wait(why.reason, left_s)
+        if scene.alive and (refusal := self._why_not(scene)) is not None:
+            return _refused(refusal)
+        victim = self._victim(scene.migration)
+        attempt = self._eviction.evict if scene.alive else self._eviction.look
+        answer = await attempt(victim)
+        self._answered(answer.result)
+        verdict = self._judge(scene.migration, answer)
+        if isinstance(verdict, Wait) and scene.late:
+            return Fail(Refusal("DeadlineExceeded", f"the deadline passed: {answer.words}"))
+        if isinstance(verdict, Wait) and verdict.retry_s is not None:
+            due_s = self._clock.monotonic() + verdict.retry_s
+            self._held[scene.migration.name] = (due_s, verdict)
+        return verdict
+
+    async def replace(self, scene: Scene) -> Verdict:
+        """Note the replacement, which for a bare pod is made first."""
+        if scene.bare:
+            made = await self._replacer.replace(scene.migration, scene)
+            if not isinstance(made, Proceed):
+                return made
+        found = replacements.candidate(scene)
+        if found is not None:
+            return Proceed("Found", f"{found.key} on {found.node}")
+        return Wait(Refusal("ReplacementPending", "its replacement has no node yet", False))
+
+    async def ready(self, scene: Scene) -> Verdict:
+        """Say where the replacement runs, or that it is lost."""
+        found = scene.replacement
+        if found is None or found.terminating:
+            return await self._missing(scene)
+        if not found.ready:
+            return Wait(Refusal("ReplacementNotReady", f"{found.key} is not Ready", False))
+        bound_s = found.created_s if found.scheduled_s is None else found.scheduled_s
+        guided = self._steering.guided(found, found.shape.scheduler_name, bound_s)
+        if not guided and scene.now_s - bound_s < self._settings.guidance_s:
+            words = "no extender has told yet whether it was asked"
+            return self._soon(Refusal("GuidanceUnknown", words, False))
+        outcome = landing(scene, found.node) if guided else Outcome.UNGUIDED
+        return Proceed(outcome.value, f"{found.key} is Ready on {found.node}, {_LANDED[outcome]}")
+
+    async def clean_up(self, scene: Scene) -> Verdict:
+        """Undo what a move leaves behind, as far as the pod has stayed."""
+        migration = scene.migration
+        if migration.evicted_s is None:
+            done = await self._marks.take_away(
+                migration.namespace, migration.pod_name, migration.pod_uid
+            )
+            if done.result is Marking.FAILED:
+                words = f"the marks could not be removed: {done.words}"
+                return Wait(Refusal("MarkFailed", words, False), self._settings.backoff_min_s)
+            if done.result is Marking.REFUSED and scene.alive:
+                self._announcer.cleanup_failed(migration, done.words)
+            if scene.bare and migration.phase == Phase.FAILED:
+                await self._roll_back(scene)
+        released = await self._guard.release(migration, scene)
+        if isinstance(released, Fail):
+            self._announcer.cleanup_failed(migration, released.reason.words)
+            return Proceed(released.reason.name, released.reason.words)
+        return Proceed("CleanedUp") if isinstance(released, NotReplaced) else released
+
+    async def unmark(self, pod: PodRecord) -> None:
+        """Remove the marks of a pod that no Migration speaks of any more."""
+        await self._marks.take_away(pod.namespace, pod.name, pod.uid)
+
+    async def _roll_back(self, scene: Scene) -> None:
+        """Remove the copy of a pod that stays; of one that went the copy is all there is."""
+        migration = scene.migration
+        if await self._is_there(migration.namespace, migration.pod_name, migration.pod_uid):
+            await self._replacer.roll_back(migration, scene)
+
+    def _why_not(self, scene: Scene) -> Refusal | None:
+        blind = self._why_blind()
+        if blind is not None:
+            return Refusal("CacheStale", f"the cluster is not seen clearly: {blind}", False)
+        return self._steering.may_start(scene.migration, scene) or budget_refusal(scene)
+
+    def _mark_again(self, migration: MigrationRecord) -> bool:
+        tries = self._mark_tries[migration.name] = self._mark_tries.get(migration.name, 0) + 1
+        return tries < self._settings.mark_tries
+
+    def _soon(self, refusal: Refusal) -> Wait:
+        return Wait(refusal, self._settings.acknowledge_again_s)
+
+    def _victim(self, migration: MigrationRecord) -> Victim:
+        grace = self._config().eviction_grace_period
+        return Victim(
+            namespace=migration.namespace,
+            name=migration.pod_name,
+            uid=migration.pod_uid,
+            grace_s=None if grace is None else grace.seconds,
+        )
+
+    def _judge(self, migration: MigrationRecord, answer: Answer) -> Verdict:
+        match answer.result:
+            case Result.ACCEPTED:
+                return Proceed("Evicted", answer.words)
+            case Result.GONE:
+                return Proceed("PodGone", answer.words)
+            case Result.REFUSED:
+                return Fail(Refusal("EvictionRefused", answer.words))
+            case Result.BUDGET:
+                return _later("PdbExhausted", answer, self._for_budget(migration))
+            case Result.THROTTLED:
+                return _later("Throttled", answer, self._settings.backoff_min_s)
+            case Result.NOT_SENT:
+                return _later("NotSent", answer, self._settings.backoff_min_s)
+            case Result.THERE:
+                return _later("NotSeen", answer, self._settings.acknowledge_again_s)
+        waiting = _later("EvictionFailed", answer, self._after_attempt(migration))
+        return msgspec.structs.replace(waiting, counts=True)
+
+    def _for_budget(self, migration: MigrationRecord) -> float:
+        settings = self._settings
+        backoff = self._budget_backoff.setdefault(
+            migration.name,
+            Backoff(floor_s=settings.budget_min_s, cap_s=settings.budget_max_s, rng=self._rng),
+        )
+        return backoff.next_s()
+
+    def _after_attempt(self, migration: MigrationRecord) -> float:
+        settings = self._settings
+        ceiling_s = settings.backoff_min_s * 2.0 ** (migration.attempts + 1)
+        return self._rng.uniform(settings.backoff_min_s, min(ceiling_s, settings.backoff_max_s))
+
+    async def _missing(self, scene: Scene) -> Verdict:
+        """Tell a replacement that is gone from one that the watch has not shown yet."""
+        migration = scene.migration
+        try:
+            there = await self._is_there(
+                migration.namespace, migration.replacement_pod, migration.replacement_uid
+            )
+        except (KubeError, msgspec.DecodeError) as error:
+            return self._unseen(scene, f"its replacement cannot be read: {error}")
+        if there:
+            words = f"{migration.replacement_pod} is there, but the watch has not shown it"
+            return self._unseen(scene, words)
+        why = replacements.why_not_replaced(scene)
+        if why is not None and not scene.bare:
+            return NotReplaced(*why)
+        words = f"{migration.replacement_pod} went away before it was Ready"
+        return Fail(Refusal("ReplacementLost", words))
+
+    def _unseen(self, scene: Scene, words: str) -> Verdict:
+        if scene.late:
+            return Fail(Refusal("DeadlineExceeded", f"the deadline passed: {words}"))
+        return self._soon(Refusal("NotSeen", words, False))
+
+    async def _is_there(self, namespace: str, name: str, uid: str) -> bool:
+        path = PODS.path(namespace=namespace, name=name)
+        try:
+            pod = msgspec.json.decode(await self._reader.get(path), type=_Pod)
+        except NotFound:
+            return False
+        meta = pod.metadata
+        if meta.uid != uid or meta.deletion_timestamp is not None:
+            return False
+        return pod.status.phase not in ("Failed", "Succeeded")
+
+
+def _later(name: str, answer: Answer, least_s: float) -> Wait:
+    retry_s = max(least_s, answer.retry_s or 0.0)
+    return Wait(Refusal(name, answer.words, for_good=False), retry_s)
+
+
+def noted(scene: Scene) -> PodRecord | None:
+    """Return the pod that the step `replace` has found in this scene."""
+    return replacements.candidate(scene)
+
+
+def _refused(refusal: Refusal) -> Verdict:
+    return Fail(refusal) if refusal.for_good else Wait(refusal)
+
+
+Effect = Callable[[Hands, Scene], Awaitable[Verdict]]
+
+EFFECTS: Final[Mapping[Step, Effect]] = {
+    Step.BUDGET_CHECKED: Hands.check,
+    Step.MARKED: Hands.mark,
+    Step.ACKNOWLEDGED: Hands.acknowledge,
+    Step.PROTECTED: Hands.protect,
+    Step.EVICTED: Hands.evict,
+    Step.REPLACED: Hands.replace,
+    Step.READY: Hands.ready,
+    Step.CLEANED_UP: Hands.clean_up,
+}
+"""What is done for each step."""

@@ -1,0 +1,61 @@
+"""One plan of the samples at hand, for people or for machines."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Final
+
+import msgspec
+from rich.console import Console
+
+from common.clock import Clock, within
+from common.config import RebalancerConfiguration
+from common.observer import Observer
+from common.program import StartError
+from rebalancer.deciding import Decider
+from rebalancer.planner import Plan
+from rebalancer.report import as_json, render
+
+SYNC_S: Final = 60.0
+SAMPLE_S: Final = 45.0
+"""metrics-server needs up to half a minute for its first sample of a new cluster."""
+_PLAIN_WIDTH: Final = 160
+
+
+async def plan_once(config: RebalancerConfiguration, observer: Observer, clock: Clock) -> Plan:
+    """Return a plan without waiting for consecutive observations.
+
+    Where usage cannot be read the plan says so; nodes can be emptied all the same.
+    """
+    trouble = await _wait_for_a_picture(observer, clock)
+    belief = await observer.look()
+    decider = Decider(config)
+    decision = await asyncio.to_thread(decider.decide, belief, clock.now(), at_once=True)
+    plan = decision.plan
+    notes = plan.notes if trouble is None else (*plan.notes, trouble)
+    return msgspec.structs.replace(plan, notes=notes)
+
+
+def show(plan: Plan, output: str) -> None:
+    """Print a plan on stdout."""
+    if output == "json":
+        sys.stdout.write(as_json(plan) + "\n")
+        return
+    # A pipe has no width; what is cut off there is lost.
+    console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH)
+    console.print(render(plan))
+
+
+async def _wait_for_a_picture(observer: Observer, clock: Clock) -> str | None:
+    """Wait until the cluster is read; return the trouble if its usage is not."""
+    try:
+        await within(clock, SYNC_S, observer.reader.wait_synced())
+    except TimeoutError:
+        why = observer.reader.why_not_synced()
+        raise StartError(f"no picture of the cluster within {SYNC_S:g} s: {why}") from None
+    try:
+        await within(clock, SAMPLE_S, observer.wait_sampled())
+    except TimeoutError:
+        return f"{observer.why_not_ready()}; nothing is moved for load"
+    return None

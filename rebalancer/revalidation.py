@@ -1,0 +1,284 @@
+"""A plan looked at again: what still holds on newer samples.
+
+Chains are gone through in their order. One that no longer fits, is no longer needed or no
+longer gains is dropped whole, with the reason; a target may change to one of the move's
+ranked alternatives; nothing is added. What comes out holds in every order in which its moves
+can come true, as the planner's ordering promises, and within every limit as things are now.
+Pods that earlier moves have on their way count as arrived, and as not yet gone.
+
+Pure: the moves, a new demand and objections in, a value out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from common.cluster.records import NodeName
+from common.cluster.resources import Resources
+from rebalancer.choosing import MAINTENANCE, SPREAD, Chain, Objection
+from rebalancer.goals import AtMost
+from rebalancer.planner import Demand, Level, Move
+from rebalancer.planner.draft import Draft, Effort
+from rebalancer.planner.explain import is_met
+from rebalancer.planner.fitting import Fitting, Lines
+from rebalancer.planner.gain import not_worth_it
+from rebalancer.planner.instance import Floats
+from rebalancer.planner.limits import cut
+from rebalancer.planner.movable import Movable
+from rebalancer.planner.ordering import Order, Step, arrange
+from rebalancer.planner.planner import AXES
+from rebalancer.planner.problem import Problem
+from rebalancer.planner.replicas import Census
+from rebalancer.reasons import Refusal
+from rebalancer.strategies import Look
+from rebalancer.under_way import on_their_way
+
+NOT_NEEDED: Final = Refusal("NoLongerNeeded", "the newer samples do not call for it", False)
+
+
+class Dropped(msgspec.Struct, frozen=True, kw_only=True):
+    """A chain that is not carried out."""
+
+    moves: Chain
+    why: Refusal
+
+    @property
+    def words(self) -> str:
+        pods = ", ".join(move.pod for move in self.moves)
+        return f"{pods} is not moved after all: {self.why.words}"
+
+
+class Revalidated(msgspec.Struct, frozen=True, kw_only=True):
+    """What is left of a plan."""
+
+    chains: tuple[Chain, ...]
+    """To be carried out, with the targets, alternatives and needs of now."""
+    dropped: tuple[Dropped, ...]
+    after: Mapping[NodeName, Level]
+    """Every touched node once all of it is carried out."""
+
+    @property
+    def needless(self) -> int:
+        """How many evictions turned out not to be needed."""
+        return sum(len(each.moves) for each in self.dropped if each.why is NOT_NEEDED)
+
+
+def revalidate(
+    chains: Iterable[Chain], demand: Demand, objections: Sequence[Objection] = ()
+) -> Revalidated:
+    """Return the chains that still hold; the demand is made of the newer look."""
+    review = _Review(demand, objections)
+    dropped = []
+    for chain in chains:
+        why = review.take(chain)
+        if why is not None:
+            dropped.append(Dropped(moves=chain, why=why))
+    return Revalidated(chains=review.chains(), dropped=tuple(dropped), after=review.after())
+
+
+class _Review:
+    """The chains that hold so far, and the cluster after them."""
+
+    def __init__(self, demand: Demand, objections: Sequence[Objection]) -> None:
+        self._objections = objections
+        self._min_gain = demand.settings.min_gain
+        self._problem = Problem(demand)
+        self._fitting = Fitting(demand.look.world, self._problem.nodes)
+        self._census = Census(self._problem)
+        self._effort = Effort(demand.settings.evaluations)
+        self._promised = list(_promised(demand.look, self._problem))
+        self._after = self._draft()
+        self._kept: list[dict[Movable, Move]] = []
+        self._order = Order()
+
+    def take(self, chain: Chain) -> Refusal | None:
+        """Keep a chain, or return why not."""
+        found = self._found(chain)
+        if isinstance(found, Refusal):
+            return found
+        if not any(self._needed(m, move) for m, move in found.items()):
+            return NOT_NEEDED
+        refusal: Refusal | None = None
+        for rows in self._options(found):
+            why = self._try(found, rows)
+            if why is None:
+                return None
+            refusal = refusal or why
+        return refusal or Refusal("TargetGone", "its target is no longer there", False)
+
+    def chains(self) -> tuple[Chain, ...]:
+        """Return what is kept, as moves."""
+        steps = {step.m: step for step in self._order.steps}
+        order = {m: place for place, m in enumerate(steps)}
+        return tuple(
+            tuple(self._move(kept[m], steps[m]) for m in sorted(kept, key=order.__getitem__))
+            for kept in self._kept
+        )
+
+    def after(self) -> dict[NodeName, Level]:
+        """Return the utilisation of the touched nodes."""
+        percent, moves = self._after.percent(), self._after.moves
+        rows = sorted({m.row for m in moves} | set(moves.values()))
+        return {
+            self._problem.nodes[row]: Level(
+                cpu=float(percent[row, 0]), memory=float(percent[row, 1])
+            )
+            for row in rows
+        }
+
+    def _found(self, chain: Chain) -> dict[Movable, Move] | Refusal:
+        found: dict[Movable, Move] = {}
+        for move in chain:
+            m = self._movable(move)
+            if isinstance(m, Refusal):
+                return m
+            found[m] = move
+        return found
+
+    def _movable(self, move: Move) -> Movable | Refusal:
+        problem, row = self._problem, self._problem.row_of.get(move.source)
+        pods = problem.movables(row) if row is not None else ()
+        m = next((m for m in pods if m.pod.uid == move.uid), None)
+        if m is not None:
+            return m
+        refusals = problem.refused.get(move.uid, ())
+        if refusals:
+            return refusals[0]
+        gone = move.uid not in problem.snapshot.pods
+        words = "it is gone" if gone else f"{move.source} gives no pods now"
+        return Refusal("PodGone" if gone else "SourceRefused", words)
+
+    def _needed(self, m: Movable, move: Move) -> bool:
+        problem, goal = self._problem, self._problem.goal_of(m.row)
+        if m.maintenance:
+            return True
+        if move.reason == MAINTENANCE:
+            return False
+        if isinstance(goal, AtMost) and not is_met(goal, problem, self._after):
+            return True
+        return move.reason == SPREAD and any(
+            not is_met(spread, problem, self._after)
+            for spread in problem.spreads
+            if move.source in spread.nodes or move.target in spread.nodes
+        )
+
+    def _options(self, found: Mapping[Movable, Move]) -> Iterator[dict[Movable, int]]:
+        """Yield targets: the planned ones, then one alternative at a time, best first."""
+        row_of = self._problem.row_of
+        planned = {m: row_of[move.target] for m, move in found.items() if move.target in row_of}
+        if len(planned) == len(found):
+            yield planned
+        for m, move in found.items():
+            rest = {other: row for other, row in planned.items() if other is not m}
+            if len(rest) == len(found) - 1:
+                for name in move.alternatives:
+                    if name in row_of:
+                        yield {**rest, m: row_of[name]}
+
+    def _try(self, found: Mapping[Movable, Move], rows: Mapping[Movable, int]) -> Refusal | None:
+        refusal = self._objection(found, rows)
+        if refusal is not None:
+            return refusal
+        moves = {**self._after.moves, **rows}
+        order = arrange(self._draft(), moves, {m for m in moves if m.maintenance})
+        if order.left_out:
+            return self._unfit(rows, order.left_out)
+        refusal = self._beyond_limits(found, order) or self._not_worth_it(found, rows)
+        if refusal is not None:
+            return refusal
+        for m, row in rows.items():
+            self._after.put(m, row)
+        self._kept.append(dict(found))
+        self._order = order
+        return None
+
+    def _objection(
+        self, found: Mapping[Movable, Move], rows: Mapping[Movable, int]
+    ) -> Refusal | None:
+        names = self._problem.nodes
+        asked = (
+            objects(move, names[rows[m]])
+            for m, move in found.items()
+            for objects in self._objections
+        )
+        return next((why for why in asked if why is not None), None)
+
+    def _unfit(self, rows: Mapping[Movable, int], left_out: Sequence[Movable]) -> Refusal:
+        for m in (m for m in left_out if m in rows):
+            found = next(iter(self._after.refusals(m, rows[m])), None)
+            if found is not None:
+                return found
+        return Refusal("NoOrder", "no order of the moves lets it go any more", for_good=False)
+
+    def _beyond_limits(self, found: Mapping[Movable, Move], order: Order) -> Refusal | None:
+        steps = {step.m: step for step in order.steps}
+        groups = [[steps[m] for m in kept] for kept in (*self._kept, found)]
+        verdicts = cut(self._problem, groups)
+        limit = next((verdicts[m] for m in found if verdicts[m]), "")
+        return Refusal("Deferred", f"{limit} puts it off", for_good=False) if limit else None
+
+    def _not_worth_it(
+        self, found: Mapping[Movable, Move], rows: Mapping[Movable, int]
+    ) -> Refusal | None:
+        if any(m.maintenance for m in rows):
+            return None
+        touched = sorted({row for m in rows for row in (m.row, rows[m])})
+        before = self._percent(touched)
+        for m, row in rows.items():
+            self._after.put(m, row)
+        after = self._percent(touched)
+        for m in rows:
+            self._after.take_out(m)
+        return not_worth_it(
+            before,
+            after,
+            axes=self._axes(found),
+            evictions=len(rows),
+            min_gain=self._min_gain,
+        )
+
+    def _axes(self, found: Mapping[Movable, Move]) -> list[int]:
+        """Return the resources that the goals of the chain are about."""
+        goals = [self._problem.goal_of(m.row) for m in found]
+        axes = {AXES[d] for goal in goals if isinstance(goal, AtMost) for d in goal.broken}
+        if any(move.reason == SPREAD for move in found.values()):
+            axes |= {AXES[goal.dimension] for goal in self._problem.spreads}
+        return sorted(axes) or sorted(AXES.values())
+
+    def _percent(self, rows: Sequence[int]) -> Floats:
+        found: Floats = self._after.percent()[rows]
+        return found
+
+    def _draft(self) -> Draft:
+        draft = Draft(self._problem, self._fitting, self._census, self._effort)
+        for row, load, lines in self._promised:
+            draft.load[row] += load
+            draft.places[row] -= 1
+            for line, amount in lines:
+                draft.free[line, row] -= amount
+        return draft
+
+    def _move(self, move: Move, step: Step) -> Move:
+        names = self._problem.nodes
+        return msgspec.structs.replace(
+            move,
+            target=names[step.row],
+            alternatives=tuple(names[row] for row in step.alternatives),
+            needs=tuple(need.pod.uid for need in step.needs),
+            cpu_milli=step.m.cpu_milli,
+            mem_bytes=step.m.mem_bytes,
+        )
+
+
+def _promised(look: Look, problem: Problem) -> Iterator[tuple[int, tuple[float, float], Lines]]:
+    """Yield the row, load and requests of every pod that is on its way to a node."""
+    for migration in on_their_way(look.snapshot):
+        row = problem.row_of.get(migration.target)
+        if row is None:
+            continue
+        asked = Resources(round(migration.requests_cpu_milli), round(migration.requests_mem_bytes))
+        load = (migration.load_cpu_milli, migration.load_mem_bytes)
+        yield row, load, tuple(look.world.index.occupancy.lines(asked))

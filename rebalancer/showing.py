@@ -1,0 +1,116 @@
+"""What people see of plans: log lines, metrics, and a page on the health port."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import structlog
+from rich.console import Console
+from starlette.responses import PlainTextResponse, Response
+
+from common.metrics import Metrics
+from rebalancer.planner import Plan
+from rebalancer.report import as_json, render
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+_WIDTH: Final = 160
+_HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+
+
+class Show:
+    """Holds the last plan, and tells of it once."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.plan: Plan | None = None
+        self._told: object = None
+        self._took = metrics.histogram("plan_duration_seconds", "How long planning took.")
+        self._evictions = metrics.gauge("plan_evictions", "Evictions in the last plan.")
+        self._bound = metrics.gauge(
+            "plan_lower_bound", "How few evictions could do, for the last plan."
+        )
+        self._unmet = metrics.gauge("plan_goals_unmet", "Goals that the last plan does not meet.")
+
+    def made(self, plan: Plan, took_s: float) -> None:
+        """Count a plan that was made just now."""
+        self._took.observe(took_s)
+        self._evictions.set(len(plan.moves))
+        self._bound.set(plan.lower_bound.evictions)
+        self._unmet.set(len(plan.unmet))
+        self.plan = plan
+
+    def tell(self, plan: Plan) -> None:
+        """Log a plan, unless it says the same as the last one."""
+        self.plan = plan
+        said = ([(m.uid, m.target) for m in plan.moves], plan.goals, plan.notes)
+        if said == self._told:
+            return
+        self._told = said
+        _log(plan)
+
+    def note(self, notes: Iterable[str]) -> None:
+        """Add to the plan what became of it."""
+        if self.plan is not None:
+            self.plan = noted(self.plan, notes)
+
+    def forget(self) -> None:
+        """Hold nothing: somebody else plans now."""
+        self.plan = self._told = None
+
+
+def noted(plan: Plan, notes: Iterable[str]) -> Plan:
+    """Return the plan with more notes; none stands there twice."""
+    whole = tuple(dict.fromkeys((*plan.notes, *notes)))
+    return plan if whole == plan.notes else msgspec.structs.replace(plan, notes=whole)
+
+
+def _log(plan: Plan) -> None:
+    log.info(
+        "plan",
+        plan_id=plan.plan_id,
+        evictions=len(plan.moves),
+        this_cycle=sum(move.this_cycle for move in plan.moves),
+        lower_bound=plan.lower_bound.evictions,
+        goals=len(plan.goals),
+        unmet=len(plan.unmet),
+    )
+    for move in plan.moves:
+        log.info(
+            "planned",
+            plan_id=plan.plan_id,
+            pod=move.pod,
+            node=move.source,
+            target=move.target,
+            why=move.words,
+            deferred_by=move.deferred_by,
+        )
+    for note in plan.notes:
+        log.info("note", plan_id=plan.plan_id, words=note)
+
+
+def plan_page(plan: Callable[[], Plan | None]) -> Callable[[Request], Awaitable[Response]]:
+    """Return the endpoint that shows the last plan, for people or with `?output=json`."""
+
+    async def page(request: Request) -> Response:
+        found = plan()
+        if found is None:
+            words = "no plan was made here: this process does not lead, or has just begun to\n"
+            return PlainTextResponse(words, status_code=404, headers=_HEADERS)
+        if request.query_params.get("output") == "json":
+            return Response(as_json(found), media_type="application/json", headers=_HEADERS)
+        return PlainTextResponse(as_text(found), headers=_HEADERS)
+
+    return page
+
+
+def as_text(plan: Plan) -> str:
+    """Return the plan as a terminal without colours shows it."""
+    text = io.StringIO()
+    Console(file=text, width=_WIDTH, color_system=None).print(render(plan))
+    return text.getvalue()

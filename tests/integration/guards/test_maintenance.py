@@ -1,0 +1,385 @@
+"""Nodes under maintenance on a living cluster: cordon, progress, and the end of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from common.cluster.records import NodeName, PodUid
+from common.cluster.state import ClusterState
+from common.config import Strategy
+from common.contract import (
+    CORDONED_BY,
+    MAINTENANCE_LABEL,
+    MAINTENANCE_PODS,
+    MAINTENANCE_PROGRESS,
+)
+from common.kube.resources import MIGRATIONS, NODES, PODS
+from rebalancer.maintenance import HAND, UPDATE_EVERY_S, Maintenance
+from rebalancer.planner import Plan
+from rebalancer.planner.plan import Bound, Level, Move, NodePlan
+from simulator import build
+from simulator.api import Json
+from tests.support.guard_world import GuardWorld, guard_world
+
+ON: Json = {"metadata": {"labels": {MAINTENANCE_LABEL: "true"}}}
+OFF: Json = {"metadata": {"labels": {MAINTENANCE_LABEL: None}}}
+CORDON: Json = {"spec": {"unschedulable": True}}
+UNCORDON: Json = {"spec": {"unschedulable": None}}
+EVICTED = {"evictedAt": "2026-11-16T09:00:00Z", "phase": "InProgress"}
+
+
+class Drain:
+    """One rebalancer's view of maintenance; several may come after each other."""
+
+    def __init__(self, world: GuardWorld) -> None:
+        self.world = world
+        self.state = ClusterState()
+        self.plan: Plan | None = None
+        self.maintenance = Maintenance(
+            world.client,
+            self.state,
+            world.notes,
+            plan=lambda: self.plan,
+            config=lambda: world.config,
+            clock=world.clock,
+            metrics=world.metrics,
+        )
+
+    async def look(self) -> None:
+        """Let the watch catch up, then reconcile."""
+        self.refresh()
+        await self.maintenance.reconcile()
+
+    def refresh(self) -> None:
+        known = {found["metadata"]["name"] for found in self.world.cluster.pods()}
+        for key in [key for key in self.state.pods.records if key.partition("/")[2] not in known]:
+            self.state.pods.forget(key)
+        self.world.fill(self.state)
+
+
+@asynccontextmanager
+async def two_nodes(folder: Path, replicas: int = 3) -> AsyncIterator[tuple[GuardWorld, Drain]]:
+    """Run pods of `web` on node-0 with node-1 beside it, and let NodeMaintenance act."""
+    made = [build.node("node-0"), build.node("node-1", unschedulable=True)]
+    async with guard_world(folder, build.deployment("web", replicas), nodes=made) as world:
+        world.configure(enabledStrategies=["NodeMaintenance"])
+        await world.ready("web", replicas)
+        world.patch(NODES, "node-1", UNCORDON)
+        yield world, Drain(world)
+
+
+def spec_of(world: GuardWorld, name: str = "node-0") -> tuple[bool, str | None]:
+    """Return whether a node is cordoned, and by whom."""
+    node = world.node(name)
+    by = node["metadata"]["annotations"].get(CORDONED_BY)
+    return bool(node["spec"].get("unschedulable")), by
+
+
+def said_on(world: GuardWorld) -> Json:
+    found: Json = world.node("node-0")["metadata"]["annotations"]
+    return found
+
+
+def drained(world: GuardWorld, **said: Any) -> str:
+    """Create a maintenance Migration of the first pod."""
+    strategy = {"strategy": "NodeMaintenance", "reason": "Maintenance"}
+    return world.migrate(world.pods("web")[0], **{**strategy, **said})
+
+
+async def test_a_labelled_node_is_cordoned_and_says_how_far_it_is(tmp_path: Path) -> None:
+    async with two_nodes(tmp_path) as (world, drain):
+        await drain.look()
+        assert spec_of(world) == (False, None)
+        world.patch(NODES, "node-0", ON)
+        await drain.look()
+        assert spec_of(world) == (True, HAND)
+        assert said_on(world)[MAINTENANCE_PODS] == "3"
+        assert said_on(world)[MAINTENANCE_PROGRESS] == "0 of 3 pods moved; 3 are next"
+        assert world.notes.of("MaintenanceProgress") == ["0 of 3 pods moved; 3 are next"]
+        assert spec_of(world, "node-1") == (False, None)
+
+
+async def test_without_cordon_only_the_progress_is_told(tmp_path: Path) -> None:
+    async with two_nodes(tmp_path) as (world, drain):
+        said = {"maintenance": {"cordon": False}, "enabledStrategies": ["NodeMaintenance"]}
+        world.configure(**said)
+        world.patch(NODES, "node-0", ON)
+        await drain.look()
+        assert spec_of(world) == (False, None)
+        assert MAINTENANCE_PROGRESS in said_on(world)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {},
+        {"enabledStrategies": ["NodeMaintenance"], "mode": "observe"},
+        {"enabledStrategies": ["NodeMaintenance"], "modes": {"NodeMaintenance": "observe"}},
+    ],
+)
+async def test_nothing_is_touched_while_the_strategy_does_not_act(
+    said: dict[str, Any], tmp_path: Path
+) -> None:
+    async with two_nodes(tmp_path) as (world, drain):
+        world.configure(**said)
+        world.patch(NODES, "node-0", ON)
+        await drain.look()
+        assert spec_of(world) == (False, None)
+        assert MAINTENANCE_PROGRESS not in said_on(world)
+
+
+async def test_our_cordon_goes_with_the_label(tmp_path: Path) -> None:
+    async with two_nodes(tmp_path) as (world, drain):
+        world.patch(NODES, "node-0", ON)
+        await drain.look()
+        world.patch(NODES, "node-0", OFF)
+        await drain.look()
+        assert spec_of(world) == (False, None)
+        assert not {MAINTENANCE_PODS, MAINTENANCE_PROGRESS} & said_on(world).keys()
+        assert world.notes.of("MaintenanceEnded") == [
+            "The label is gone: moves stop, it takes pods again"
+        ]
+
+
+async def test_somebody_else_s_cordon_is_left_alone(tmp_path: Path) -> None:
+    async with two_nodes(tmp_path) as (world, drain):
+        world.patch(NODES, "node-0", CORDON)
+        world.patch(NODES, "node-0", ON)
+        await drain.look()
+        assert spec_of(world) == (True, None)
+        world.patch(NODES, "node-0", OFF)
+        await drain.look()
+        assert spec_of(world) == (True, None)
+
+
+async def test_who_uncordons_by_hand_is_obeyed(tmp_path: Path) -> None:
+    async with two_nodes(tmp_path) as (world, drain):
+        world.patch(NODES, "node-0", ON)
+        await drain.look()
+        world.patch(NODES, "node-0", UNCORDON)
+        await world.clock.advance(UPDATE_EVERY_S)
+        await drain.look()
+        assert spec_of(world) == (False, HAND)
+        world.patch(NODES, "node-0", OFF)
+        await drain.look()
+        assert spec_of(world) == (False, None)
+
+
+async def test_a_new_leader_finds_the_cordon_of_the_old_one(tmp_path: Path) -> None:
+    async with two_nodes(tmp_path) as (world, drain):
+        world.patch(NODES, "node-0", ON)
+        await drain.look()
+        before = world.node("node-0")["metadata"]["resourceVersion"]
+        await Drain(world).look()
+        assert world.node("node-0")["metadata"]["resourceVersion"] == before, "nothing to do"
+        world.patch(NODES, "node-0", OFF)
+        world.configure(mode="observe")
+        await Drain(world).look()
+        assert spec_of(world) == (False, None)
+
+
+async def test_an_old_look_does_not_cordon_a_node_that_lost_its_label(tmp_path: Path) -> None:
+    async with two_nodes(tmp_path) as (world, drain):
+        world.patch(NODES, "node-0", ON)
+        drain.refresh()
+        world.patch(NODES, "node-0", OFF)
+        await drain.maintenance.reconcile()
+        assert spec_of(world) == (False, None)
+
+
+async def test_an_old_look_does_not_uncordon_a_node_that_got_its_label_again(
+    tmp_path: Path,
+) -> None:
+    async with two_nodes(tmp_path) as (world, drain):
+        world.patch(NODES, "node-0", ON)
+        await drain.look()
+        world.patch(NODES, "node-0", OFF)
+        drain.refresh()
+        world.patch(NODES, "node-0", ON)
+        await drain.maintenance.reconcile()
+        assert spec_of(world) == (True, HAND)
+
+
+async def test_progress_is_written_now_and_then_and_at_the_end_at_once(tmp_path: Path) -> None:
+    async with two_nodes(tmp_path, replicas=2) as (world, drain):
+        world.patch(NODES, "node-0", ON)
+        await drain.look()
+        first, second = world.pods("web")
+        await left(world, first)
+        await drain.look()
+        assert said_on(world)[MAINTENANCE_PROGRESS] == "0 of 2 pods moved; 2 are next"
+        await world.clock.advance(UPDATE_EVERY_S)
+        await drain.look()
+        assert said_on(world)[MAINTENANCE_PROGRESS] == "1 of 2 pods moved; 1 is next"
+        await left(world, second)
+        await drain.look()
+        assert said_on(world)[MAINTENANCE_PROGRESS] == "2 of 2 pods moved"
+        assert world.notes.of("MaintenanceDone") == ["2 of 2 pods moved"]
+
+
+async def left(world: GuardWorld, pod: Json) -> None:
+    """Let a pod leave its node for good."""
+    name = pod["metadata"]["name"]
+    world.store.delete(PODS, name, namespace="default")
+    await world.until(lambda: world.pod(name) is None)
+
+
+async def test_how_full_the_others_will_be_is_told_once(tmp_path: Path) -> None:
+    async with two_nodes(tmp_path) as (world, drain):
+        world.patch(NODES, "node-0", ON)
+        await drain.look()
+        assert world.notes.of("MaintenancePlanned") == []
+        drain.plan = plan_of(world.pods("web")[0])
+        await drain.look()
+        await drain.look()
+        assert world.notes.of("MaintenancePlanned") == [
+            "1 to leave; the other nodes will use at most 71 % of their CPU (node-1) "
+            "and 30 % of their memory (node-1)"
+        ]
+
+
+def plan_of(pod: Json) -> Plan:
+    """Return a plan that moves one pod from node-0 to node-1."""
+    leaving = Move(
+        pod="default/web",
+        uid=PodUid(pod["metadata"]["uid"]),
+        owner="",
+        source=NodeName("node-0"),
+        target=NodeName("node-1"),
+        alternatives=(),
+        strategy=Strategy.NODE_MAINTENANCE,
+        reason="Maintenance",
+        words="",
+        chain=0,
+        cpu_milli=1.0,
+        mem_bytes=1.0,
+        this_cycle=True,
+    )
+    after = Level(cpu=71.0, memory=30.0)
+    other = NodePlan(name=NodeName("node-1"), before=after, after=after, role="target")
+    return Plan(
+        plan_id="p",
+        fingerprint="f",
+        strategies=(Strategy.NODE_MAINTENANCE,),
+        goals=(),
+        moves=(leaving,),
+        lower_bound=Bound(evictions=0, proof="none", words=""),
+        nodes=(other,),
+        unmet=(),
+        refused=(),
+    )
+
+
+async def test_a_pause_is_told(tmp_path: Path) -> None:
+    async with two_nodes(tmp_path) as (world, drain):
+        world.configure(enabledStrategies=["NodeMaintenance"], paused=True)
+        world.patch(NODES, "node-0", ON)
+        await drain.look()
+        assert said_on(world)[MAINTENANCE_PROGRESS].endswith("; moves are paused")
+
+
+async def test_moves_that_wait_are_closed_at_once_when_the_label_goes(tmp_path: Path) -> None:
+    async with two_nodes(tmp_path) as (world, drain):
+        world.patch(NODES, "node-0", ON)
+        name = drained(world)
+        await drain.look()
+        assert "phase" not in world.migration(name).get("status", {})
+        world.patch(NODES, "node-0", OFF)
+        await drain.look()
+        status = world.migration(name)["status"]
+        assert (status["phase"], status["outcome"]) == ("Failed", "NotReplaced")
+        assert status["message"].startswith("MaintenanceEnded: node-0 is not under maintenance")
+        before = world.migration(name)["metadata"]["resourceVersion"]
+        await Drain(world).look()
+        assert world.migration(name)["metadata"]["resourceVersion"] == before
+
+
+async def test_moves_that_were_evicted_go_on_when_the_label_goes(tmp_path: Path) -> None:
+    async with two_nodes(tmp_path) as (world, drain):
+        name = drained(world)
+        world.say(name, **EVICTED)
+        await drain.look()
+        assert world.migration(name)["status"]["phase"] == "InProgress"
+
+
+async def test_a_move_that_is_evicted_meanwhile_is_not_closed(tmp_path: Path) -> None:
+    async with two_nodes(tmp_path) as (world, drain):
+        name = drained(world)
+        drain.refresh()
+        world.say(name, **EVICTED)
+        await drain.maintenance.reconcile()
+        assert world.migration(name)["status"]["phase"] == "InProgress"
+
+
+async def test_a_conflict_on_closing_is_solved_by_reading_again(tmp_path: Path) -> None:
+    async with two_nodes(tmp_path) as (world, drain):
+        name = drained(world)
+        drain.refresh()
+        world.say(name, message="touched")
+        await drain.maintenance.reconcile()
+        assert world.migration(name)["status"]["phase"] == "Failed"
+
+
+async def test_moves_for_load_are_none_of_its_business(tmp_path: Path) -> None:
+    async with two_nodes(tmp_path) as (world, drain):
+        name = drained(world, strategy="LoadBalancing", reason="Spread")
+        await drain.look()
+        assert "phase" not in world.migration(name).get("status", {})
+
+
+@pytest.mark.parametrize("verb", ["get", "patch"])
+@pytest.mark.parametrize("status", [403, 409, 429, 500, 504])
+async def test_a_node_that_could_not_be_written_is_tried_again(
+    verb: str, status: int, tmp_path: Path
+) -> None:
+    async with two_nodes(tmp_path) as (world, drain):
+        for wanted, cordoned in ((ON, True), (OFF, False)):
+            world.patch(NODES, "node-0", wanted)
+            world.fault(verb, NODES, status)
+            await drain.look()
+            await world.clock.advance(UPDATE_EVERY_S)
+            await drain.look()
+            assert spec_of(world)[0] is cordoned
+
+
+@pytest.mark.parametrize("status", [403, 500, 504])
+async def test_a_move_that_could_not_be_closed_is_tried_again(status: int, tmp_path: Path) -> None:
+    async with two_nodes(tmp_path) as (world, drain):
+        name = drained(world)
+        world.cluster.server.faults.add(
+            verbs=("patch",), resources=(f"{MIGRATIONS.plural}/status",), status=status, times=1
+        )
+        await drain.look()
+        assert "phase" not in world.migration(name).get("status", {})
+        await drain.look()
+        assert world.migration(name)["status"]["phase"] == "Failed"
+
+
+async def test_a_node_that_is_gone_is_no_trouble(tmp_path: Path) -> None:
+    async with two_nodes(tmp_path) as (world, drain):
+        world.patch(NODES, "node-1", ON)
+        drain.refresh()
+        world.store.delete(NODES, "node-1")
+        await drain.maintenance.reconcile()
+        assert world.calls("failed", "maintenance_writes_total") == 0
+
+
+async def test_it_runs_by_itself_when_a_label_comes(tmp_path: Path) -> None:
+    async with two_nodes(tmp_path) as (world, drain):
+        drain.refresh()
+        task = asyncio.create_task(drain.maintenance.run())
+        try:
+            await world.clock.until_sleeping(1)
+            await world.clock.advance(0.5)
+            world.patch(NODES, "node-0", ON)
+            drain.refresh()
+            await world.until(lambda: spec_of(world) == (True, HAND))
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,313 @@
+"""How a move ends when it cannot or need not go on; a pod that stays is clean."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from common.kube.resources import DEPLOYMENTS, MIGRATIONS, NODES, PDBS, PODS, STATEFULSETS
+from rebalancer.migration import Wait
+from rebalancer.reasons import Refusal
+from simulator import build
+from simulator.api import DeleteOptions, Json
+from simulator.faults import RejectPods
+from tests.support.migration_stand import MigrationStand, condition, migrating
+
+BEHIND = Refusal("NotAcknowledged", "an extender is behind", for_good=False)
+
+
+def words(status: Json) -> str:
+    return str(status["message"]).split(":")[0]
+
+
+def closed(status: Json) -> tuple[str, str, str]:
+    return status["phase"], status.get("outcome", ""), words(status)
+
+
+async def test_a_workload_scaled_down_before_the_eviction_needs_no_replacement(
+    tmp_path: Path,
+) -> None:
+    async with migrating(tmp_path, build.deployment("web", 3)) as stand:
+        victim = (await stand.until_ready(3))[0]
+        stand.steering.not_acknowledged = BEHIND
+        async with stand.controller():
+            name = stand.plan(victim, stand.others(victim)[0])
+            await stand.until_waits(name, "Acknowledged", "NotAcknowledged")
+            stand.cluster.store.patch(
+                DEPLOYMENTS, "web", {"spec": {"replicas": 0}}, namespace="default"
+            )
+            [status] = await stand.until_ended(name)
+        assert closed(status)[:2] == ("Completed", "NotReplaced")
+        assert words(status) in ("Superseded", "OwnerDeleted")
+        assert stand.figure("evictions_total", result="accepted") == 0
+
+
+@pytest.mark.parametrize("how", ["scaled", "deleted"])
+async def test_a_workload_that_wants_fewer_pods_after_the_eviction_gets_no_replacement(
+    how: str, tmp_path: Path
+) -> None:
+    slow = {build.STOP_AFTER: "500s"}
+    async with migrating(tmp_path, build.deployment("web", 3, annotations=slow)) as stand:
+        victim = (await stand.until_ready(3))[0]
+        stand.only()
+        async with stand.controller():
+            name = stand.plan(victim, stand.others(victim)[0])
+            await stand.until_waits(name, "Replaced", "ReplacementPending")
+            if how == "scaled":
+                patch = {"spec": {"replicas": 2}}
+                stand.cluster.store.patch(DEPLOYMENTS, "web", patch, namespace="default")
+            else:
+                stand.cluster.store.delete(DEPLOYMENTS, "web", namespace="default")
+            [status] = await stand.until_ended(name)
+        expected = {"scaled": "ScaledDown", "deleted": "OwnerDeleted"}
+        assert closed(status) == ("Completed", "NotReplaced", expected[how])
+        assert len(stand.events("MigrationNotReplaced")) == 1
+
+
+async def test_a_rollout_in_mid_move_ends_it_without_a_replacement(tmp_path: Path) -> None:
+    async with migrating(tmp_path, build.deployment("web", 2)) as stand:
+        victim = (await stand.until_ready(2))[0]
+        stand.only()
+        async with stand.controller():
+            name = stand.plan(victim, stand.others(victim)[0])
+            await stand.until_waits(name, "Replaced", "ReplacementPending")
+            template = {"spec": {"template": {"metadata": {"labels": {"version": "2"}}}}}
+            stand.cluster.store.patch(DEPLOYMENTS, "web", template, namespace="default")
+            stand.only(*stand.cluster.node_names())
+            [status] = await stand.until_ended(name)
+        assert status["phase"] == "Completed"
+        assert stand.deletions[0] == name
+
+
+async def test_a_stateful_set_that_shrinks_below_the_ordinal_ends_the_move(tmp_path: Path) -> None:
+    async with migrating(tmp_path, build.stateful_set("web", 2)) as stand:
+        victim = (await stand.until_ready(2))[1]
+        stand.only()
+        async with stand.controller():
+            name = stand.plan(victim, stand.others(victim)[0])
+            await stand.until_waits(name, "Replaced", "ReplacementPending")
+            patch = {"spec": {"replicas": 1}}
+            stand.cluster.store.patch(STATEFULSETS, "web", patch, namespace="default")
+            [status] = await stand.until_ended(name)
+        assert closed(status) == ("Completed", "NotReplaced", "ScaledDown")
+
+
+async def test_a_replacement_that_never_gets_a_node_fails_at_the_deadline(tmp_path: Path) -> None:
+    async with migrating(tmp_path, build.deployment("web", 2)) as stand:
+        victim = (await stand.until_ready(2))[0]
+        stand.only()
+        async with stand.controller():
+            name = stand.plan(victim, stand.others(victim)[0], lasts_s=2.0)
+            [status] = await stand.until_ended(name)
+        assert closed(status) == ("Failed", "", "DeadlineExceeded")
+        assert "evictedAt" in status
+        assert stand.guard.released == [name]
+
+
+async def test_a_replacement_that_its_kubelet_rejects_is_a_failure(tmp_path: Path) -> None:
+    async with migrating(tmp_path, build.deployment("web", 2)) as stand:
+        victim = (await stand.until_ready(2))[0]
+        target = stand.others(victim)[0]
+        stand.only(target)
+        stand.cluster.faults.inject(RejectPods(node=target))
+        async with stand.controller():
+            [status] = await stand.until_ended(stand.plan(victim, target))
+        assert closed(status) == ("Failed", "", "ReplacementLost")
+
+
+async def test_a_pod_that_somebody_else_removed_is_not_evicted(tmp_path: Path) -> None:
+    async with migrating(tmp_path, build.deployment("web", 2)) as stand:
+        victim = (await stand.until_ready(2))[0]
+        target = stand.others(victim)[0]
+        stand.steering.not_acknowledged = BEHIND
+        async with stand.controller():
+            name = stand.plan(victim, target)
+            await stand.until_waits(name, "Acknowledged", "NotAcknowledged")
+            stand.cluster.store.delete(PODS, victim["metadata"]["name"], namespace="default")
+            [status] = await stand.until_ended(name)
+            assert stand.figure("evictions_total", result="accepted") == 0
+        assert status["phase"] == "Completed"
+        assert condition(stand.migration(name), "Evicted")["reason"] == "PodGone"
+
+
+async def test_the_namesake_of_a_pod_that_is_gone_is_never_evicted(tmp_path: Path) -> None:
+    """A Migration for yesterday's pod of a StatefulSet finds another pod under its name."""
+    async with migrating(tmp_path, build.stateful_set("web", 2)) as stand:
+        old = (await stand.until_ready(2))[0]
+        now = DeleteOptions(grace_s=0)
+        stand.cluster.store.delete(PODS, old["metadata"]["name"], namespace="default", options=now)
+        await stand.until_ready(2)
+        async with stand.controller():
+            name = stand.plan(old, stand.others(old)[0], lasts_s=1.0)
+            [status] = await stand.until_ended(name)
+            assert stand.figure("evictions_total", result="accepted") == 0
+            assert stand.figure("evictions_total", result="gone") == 1
+        assert status["phase"] == "Failed"
+        assert condition(stand.migration(name), "Evicted")["reason"] == "PodGone"
+        assert [uid for uid in stand.deletions if uid != old["metadata"]["uid"]] == []
+
+
+async def test_what_is_refused_for_good_fails_before_anything_is_done(tmp_path: Path) -> None:
+    async with migrating(tmp_path, build.deployment("web", 2)) as stand:
+        victim = (await stand.until_ready(2))[0]
+        never = Refusal("OptedOut", "its owner says so")
+        stand.steering.refusal = lambda _: never
+        async with stand.controller():
+            name = stand.plan(victim, stand.others(victim)[0])
+            [status] = await stand.until_ended(name)
+        assert closed(status) == ("Failed", "", "OptedOut")
+        assert stand.deletions == []
+        assert stand.guard.protected == []
+        assert "startedAt" not in status
+
+
+async def test_a_node_that_is_emptied_is_told_why_a_pod_stays(tmp_path: Path) -> None:
+    async with migrating(tmp_path, build.deployment("web", 2)) as stand:
+        victim = (await stand.until_ready(2))[0]
+        stand.steering.refusal = lambda _: Refusal("LocalStorage", "it has local storage")
+        async with stand.controller():
+            target = stand.others(victim)[0]
+            await stand.until_ended(stand.plan(victim, target, strategy="NodeMaintenance"))
+        kinds = {event["regarding"]["kind"] for event in stand.events("MigrationFailed")}
+        assert kinds == {"Pod", "Node"}
+
+
+async def test_gates_are_asked_once_more_right_before_the_eviction(tmp_path: Path) -> None:
+    async with migrating(tmp_path, build.deployment("web", 2)) as stand:
+        victim = (await stand.until_ready(2))[0]
+        stand.guard.verdict = Wait(Refusal("PdbUnsettled", "not counted yet", False), 0.05)
+        async with stand.controller():
+            name = stand.plan(victim, stand.others(victim)[0])
+            await stand.until_waits(name, "Protected", "PdbUnsettled")
+            stand.steering.refusal = lambda _: Refusal("Paused", "moves are paused", False)
+            stand.guard.verdict = stand.guard.passed
+            await stand.until_waits(name, "Evicted", "Paused")
+            assert stand.deletions == []
+            stand.steering.refusal = lambda _: None
+            [status] = await stand.until_ended(name)
+        assert status["phase"] == "Completed"
+
+
+async def test_a_move_cancelled_half_way_leaves_the_pod_clean(tmp_path: Path) -> None:
+    """Deleting the Migration is how people stop a move."""
+    async with migrating(tmp_path, build.deployment("web", 2)) as stand:
+        victim = (await stand.until_ready(2))[0]
+        stand.steering.not_acknowledged = BEHIND
+        async with stand.controller():
+            name = stand.plan(victim, stand.others(victim)[0])
+            await stand.until_waits(name, "Acknowledged", "NotAcknowledged")
+            assert stand.marks(name)
+            stand.cluster.store.delete(MIGRATIONS, name)
+            await stand.until(lambda: not stand.marks(name), "the marks are gone")
+            await stand.until(lambda: stand.guard.released == [name], "the guard is released")
+        assert stand.deletions == []
+
+
+async def test_marks_of_a_migration_that_vanished_unseen_are_swept(tmp_path: Path) -> None:
+    async with migrating(tmp_path, build.deployment("web", 2)) as stand:
+        victim = (await stand.until_ready(2))[0]
+        stand.steering.not_acknowledged = BEHIND
+        async with stand.controller():
+            name = stand.plan(victim, stand.others(victim)[0])
+            await stand.until_waits(name, "Acknowledged", "NotAcknowledged")
+        stand.cluster.store.delete(MIGRATIONS, name)
+        assert stand.marks(name)
+        async with stand.controller():
+            await stand.until(lambda: not stand.marks(name), "the marks are gone")
+
+
+async def test_a_younger_sibling_on_the_target_cancels_the_move(tmp_path: Path) -> None:
+    async with migrating(tmp_path, build.deployment("web", 2)) as stand:
+        victim = (await stand.until_ready(2))[0]
+        target = stand.others(victim)[0]
+        stand.steering.not_acknowledged = BEHIND
+        async with stand.controller():
+            name = stand.plan(victim, target)
+            await stand.until_waits(name, "Acknowledged", "NotAcknowledged")
+            stand.only(target)
+            patch = {"spec": {"replicas": 3}}
+            stand.cluster.store.patch(DEPLOYMENTS, "web", patch, namespace="default")
+            await stand.until(lambda: len(stand.ready()) == 3, "the sibling is Ready")
+            stand.steering.not_acknowledged = None
+            [status] = await stand.until_ended(name)
+        assert closed(status) == ("Failed", "", "PlaceTaken")
+        assert stand.deletions == []
+
+
+@pytest.mark.parametrize("wrong", ["source", "pod", "controller"])
+async def test_a_strangers_migration_that_contradicts_its_pod_evicts_nobody(
+    wrong: str, tmp_path: Path
+) -> None:
+    async with migrating(tmp_path, build.deployment("web", 2)) as stand:
+        victim, other = await stand.until_ready(2)
+        first, second = stand.others(victim)[:2]
+        meta = {**victim["metadata"], "name": other["metadata"]["name"]}
+        said: dict[str, Json] = {
+            "source": {"source": second},
+            "pod": {"pod": {key: meta[key] for key in ("namespace", "name", "uid")}},
+            "controller": {"controller": {"kind": "ReplicaSet", "name": "x", "uid": "x"}},
+        }
+        async with stand.controller():
+            [status] = await stand.until_ended(stand.plan(victim, first, **said[wrong]))
+        assert stand.deletions == []
+        assert status["phase"] == "Failed" or status["outcome"] == "NotReplaced"
+
+
+async def test_a_target_that_is_gone_cancels_the_move(tmp_path: Path) -> None:
+    async with migrating(tmp_path, build.deployment("web", 2)) as stand:
+        victim = (await stand.until_ready(2))[0]
+        target = stand.others(victim)[0]
+        stand.cluster.store.patch(NODES, target, {"spec": {"unschedulable": True}})
+        async with stand.controller():
+            [status] = await stand.until_ended(stand.plan(victim, target))
+        assert closed(status) == ("Failed", "", "TargetGone")
+        assert stand.deletions == []
+
+
+async def test_an_exhausted_budget_is_waited_for_and_never_broken(tmp_path: Path) -> None:
+    budget = build.pdb("web", match={"app": "web"}, max_unavailable=1)
+    async with migrating(tmp_path, build.deployment("web", 3), budget) as stand:
+        lost, victim, _ = await stand.until_ready(3)
+        stand.only()
+        stand.cluster.store.delete(PODS, lost["metadata"]["name"], namespace="default")
+        await stand.until(lambda: allowed(stand) == 0, "the budget is spent")
+        async with stand.controller():
+            name = stand.plan(victim, stand.others(victim)[0])
+            await stand.until_waits(name, "BudgetChecked", "PdbExhausted")
+            assert name not in stand.deletions
+            stand.only(*stand.cluster.node_names())
+            [status] = await stand.until_ended(name)
+        assert status["phase"] == "Completed"
+        assert status.get("attempts", 0) == 0
+
+
+def allowed(stand: MigrationStand) -> int:
+    status = stand.cluster.store.get(PDBS, "web", "default").get("status") or {}
+    return int(status.get("disruptionsAllowed", 0))
+
+
+async def test_moves_under_one_budget_go_one_after_the_other(tmp_path: Path) -> None:
+    budget = build.pdb("web", match={"app": "web"}, max_unavailable=1)
+    async with migrating(tmp_path, build.deployment("web", 4), budget) as stand:
+        await stand.until_ready(4)
+        victims = stand.movable("node-2")
+        lowest = [4]
+        stand.watch_pods(lambda _: lowest.append(len(stand.ready())))
+        async with stand.controller():
+            names = [stand.plan(pod, "node-2") for pod in victims]
+            found = await stand.until_ended(*names)
+        assert len(names) > 1
+        assert {status.get("outcome") for status in found} == {"AsPlanned"}
+        assert min(lowest) == 3
+        assert {status.get("attempts", 0) for status in found} == {0}
+
+
+async def test_a_second_budget_over_the_pod_fails_with_words(tmp_path: Path) -> None:
+    budgets = [build.pdb(name, match={"app": "web"}, max_unavailable=1) for name in ("a", "b")]
+    async with migrating(tmp_path, build.deployment("web", 3), *budgets) as stand:
+        victim = (await stand.until_ready(3))[0]
+        async with stand.controller():
+            [status] = await stand.until_ended(stand.plan(victim, stand.others(victim)[0]))
+        assert closed(status) == ("Failed", "", "SeveralPdbs")
+        assert stand.deletions == []

@@ -1,0 +1,213 @@
+"""Pods moved on a living cluster, step by step, and where they come to run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from common.contract import MIGRATED_FROM_LABEL, MIGRATION_ID_LABEL
+from rebalancer.reasons import Refusal
+from simulator import build
+from simulator.api import Json
+from tests.support.migration_stand import MigrationStand, condition, migrating
+
+STEPS = [
+    *("BudgetChecked", "Marked", "Acknowledged", "Protected"),
+    *("Evicted", "Replaced", "Ready", "CleanedUp"),
+]
+
+
+def ways(status: Json) -> tuple[str, str]:
+    return status["phase"], status.get("outcome", "")
+
+
+async def test_an_owned_pod_is_moved_end_to_end(tmp_path: Path) -> None:
+    async with migrating(tmp_path, build.deployment("web", 3)) as stand:
+        victim = (await stand.until_ready(3))[0]
+        target = stand.others(victim)[0]
+        stand.only(target)
+        async with stand.controller():
+            name = stand.plan(victim, target)
+            [status] = await stand.until_ended(name)
+            assert stand.figure("migrations_total", outcome="AsPlanned", strategy="LoadBalancing")
+            assert stand.figure("evictions_total", result="accepted") == 1
+        assert ways(status) == ("Completed", "AsPlanned")
+        assert status["replacement"]["node"] == target
+        assert {c["status"] for c in status["conditions"]} == {"True"}
+        assert [c["type"] for c in status["conditions"]] == STEPS
+        assert {"startedAt", "evictedAt", "finishedAt"} <= status.keys()
+        assert stand.deletions == [name]
+        assert condition(stand.migration(name), "Evicted")["reason"] == "Evicted"
+        assert len(stand.ready()) == 3
+        [started] = stand.events("MigrationStarted")
+        [told] = stand.events("MigrationCompleted")
+        assert started["regarding"]["uid"] == name
+        assert told["regarding"]["uid"] == status["replacement"]["uid"]
+        assert f"Ready on {target}, as planned" in told["note"]
+
+
+@pytest.mark.parametrize(
+    ("lands", "outcome"),
+    [("alternative", "Alternative"), ("elsewhere", "Elsewhere"), ("source", "BackOnSource")],
+)
+async def test_the_outcome_says_where_the_replacement_came_to_run(
+    lands: str, outcome: str, tmp_path: Path
+) -> None:
+    async with migrating(tmp_path, build.deployment("web", 2), nodes=4) as stand:
+        victim = (await stand.until_ready(2))[0]
+        target, alternative, elsewhere = stand.others(victim)
+        source = victim["spec"]["nodeName"]
+        places = {"alternative": alternative, "elsewhere": elsewhere, "source": source}
+        stand.only(places[lands])
+        async with stand.controller():
+            name = stand.plan(victim, target, alternatives=[alternative])
+            [status] = await stand.until_ended(name)
+        assert ways(status) == ("Completed", outcome)
+
+
+async def test_a_scheduler_that_asks_nobody_is_found_out(tmp_path: Path) -> None:
+    async with migrating(tmp_path, build.deployment("web", 2)) as stand:
+        victim = (await stand.until_ready(2))[0]
+        target = stand.others(victim)[0]
+        stand.only(target)
+        stand.steering.asks_extenders = False
+        async with stand.controller():
+            [status] = await stand.until_ended(stand.plan(victim, target))
+        assert ways(status) == ("Completed", "Unguided")
+
+
+async def test_moves_of_one_workload_each_find_their_own_replacement(tmp_path: Path) -> None:
+    async with migrating(tmp_path, build.deployment("web", 6), nodes=4) as stand:
+        await stand.until_ready(6)
+        victims = stand.movable("node-3")
+        async with stand.controller():
+            names = [stand.plan(pod, "node-3") for pod in victims]
+            found = await stand.until_ended(*names)
+        assert len(names) > 2
+        assert {ways(status) for status in found} == {("Completed", "AsPlanned")}
+        assert len({status["replacement"]["uid"] for status in found}) == len(names)
+        assert sorted(stand.deletions) == sorted(names)
+
+
+async def test_a_stateful_set_pod_comes_back_under_its_name_and_is_left_alone(
+    tmp_path: Path,
+) -> None:
+    async with migrating(tmp_path, build.stateful_set("web", 2)) as stand:
+        victim = (await stand.until_ready(2))[0]
+        target = stand.others(victim)[0]
+        stand.only(target)
+        async with stand.controller():
+            [status] = await stand.until_ended(stand.plan(victim, target))
+        assert ways(status) == ("Completed", "AsPlanned")
+        assert status["replacement"]["name"] == victim["metadata"]["name"]
+        assert status["replacement"]["uid"] != victim["metadata"]["uid"]
+        assert stand.deletions == [victim["metadata"]["uid"]]
+
+
+async def test_a_bare_pod_goes_only_when_its_copy_is_ready(tmp_path: Path) -> None:
+    single = build.pod("single", labels={"app": "single"})
+    async with migrating(tmp_path, single) as stand:
+        [victim] = await stand.until_ready(1, "single")
+        target = stand.others(victim)[0]
+        stand.only(target)
+        async with stand.controller():
+            name = stand.plan(victim, target, replacementName="rescheduled-single-1")
+            [status] = await stand.until_ended(name)
+        assert ways(status) == ("Completed", "AsPlanned")
+        found = {c["type"]: c["lastTransitionTime"] for c in status["conditions"]}
+        assert "Protected" not in found
+        assert found["Ready"] <= found["Evicted"]
+        names = [p["metadata"]["name"] for p in stand.cluster.pods("default")]
+        assert "rescheduled-single-1" in names
+
+
+async def test_a_copy_that_does_not_get_ready_is_removed_and_the_original_stays(
+    tmp_path: Path,
+) -> None:
+    single = build.pod("single", labels={"app": "single"})
+    async with migrating(tmp_path, single) as stand:
+        [victim] = await stand.until_ready(1, "single")
+        stand.only()
+        async with stand.controller():
+            name = stand.plan(victim, stand.others(victim)[0], lasts_s=1.0, replacementName="copy")
+            [status] = await stand.until_ended(name)
+        assert ways(status) == ("Failed", "")
+        assert status["message"].startswith("DeadlineExceeded")
+        assert [p["metadata"]["name"] for p in stand.cluster.pods("default")] == ["single"]
+        assert stand.marks(name) == set()
+
+
+async def test_the_second_half_of_a_swap_waits_until_the_first_pod_is_gone(
+    tmp_path: Path,
+) -> None:
+    slow = {build.STOP_AFTER: "50s"}
+    first = build.deployment("one", 2, annotations=slow)
+    async with migrating(tmp_path, first, build.deployment("two", 2)) as stand:
+        one, two = (await stand.until_ready(2, "one"))[0], (await stand.until_ready(2, "two"))[0]
+        seen: list[bool] = []
+
+        def note(change: object) -> None:
+            uids = {pod["metadata"]["uid"] for pod in stand.cluster.pods("default")}
+            if two["metadata"]["uid"] in stand.deletions and not seen:
+                seen.append(one["metadata"]["uid"] in uids)
+
+        stand.watch_pods(note)
+        async with stand.controller():
+            second = stand.plan(two, stand.others(two)[0], needs=[one["metadata"]["uid"]])
+            await stand.until_waits(second, "BudgetChecked", "WaitsForRoom")
+            begun = stand.plan(one, stand.others(one)[0])
+            await stand.until_ended(begun, second)
+        assert seen == [False]
+        assert stand.deletions == [begun, second]
+
+
+async def test_a_swap_ends_if_the_first_half_does_not_go(tmp_path: Path) -> None:
+    workloads = (build.deployment("one", 2), build.deployment("two", 2))
+    async with migrating(tmp_path, *workloads) as stand:
+        one, two = (await stand.until_ready(2, "one"))[0], (await stand.until_ready(2, "two"))[0]
+        stays = one["metadata"]["uid"]
+        never = Refusal("Protected", "it is protected")
+        stand.steering.refusal = lambda m: never if m.name == stays else None
+        async with stand.controller():
+            names = (
+                stand.plan(one, stand.others(one)[0]),
+                stand.plan(two, stand.others(two)[0], needs=[stays]),
+            )
+            found = await stand.until_ended(*names)
+        assert [status["message"].split(":")[0] for status in found] == ["Protected", "RoomNotMade"]
+        assert stand.deletions == []
+
+
+async def test_marks_show_on_the_pod_and_go_when_it_stays(tmp_path: Path) -> None:
+    async with migrating(tmp_path, build.deployment("web", 2)) as stand:
+        victim = (await stand.until_ready(2))[0]
+        stand.steering.not_acknowledged = Refusal("NotAcknowledged", "e1 is behind", False)
+        async with stand.controller():
+            name = stand.plan(victim, stand.others(victim)[0], lasts_s=2.0)
+            await stand.until_waits(name, "Acknowledged", "NotAcknowledged")
+            labels = stand.record(name)["metadata"]["labels"]
+            assert labels[MIGRATION_ID_LABEL] == name
+            assert labels[MIGRATED_FROM_LABEL] == victim["spec"]["nodeName"]
+            assert len(stand.marks(name)) == 7
+            [status] = await stand.until_ended(name)
+        assert ways(status) == ("Failed", "")
+        assert stand.marks(name) == set()
+        assert stand.deletions == []
+
+
+async def test_a_finished_migration_is_kept_for_a_while_and_then_removed(tmp_path: Path) -> None:
+    async with migrating(tmp_path, build.deployment("web", 2)) as stand:
+        victim = (await stand.until_ready(2))[0]
+        async with stand.controller():
+            name = stand.plan(victim, stand.others(victim)[0])
+            await stand.until_ended(name)
+        await restart_forgetfully(stand)
+        assert stand.migrations() == []
+
+
+async def restart_forgetfully(stand: MigrationStand) -> None:
+    """Run a controller that keeps nothing."""
+    stand.config = stand.config.model_validate({"keepFinished": "0s", "lineageCooldown": "0s"})
+    async with stand.controller():
+        await stand.until(lambda: not stand.migrations(), "finished Migrations are removed")

@@ -1,0 +1,348 @@
+"""A simulated cluster with a migration controller at work on it.
+
+The API server, its eviction endpoint, controllers, scheduler and kubelets are the
+simulator's; the controller talks to them over a socket. Steering, guard and replacer are
+small ones that say what a test tells them to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from common.clock import SYSTEM
+from common.cluster.migrations import MigrationRecord
+from common.cluster.reader import MIGRATION_READING, READINGS, ClusterReader
+from common.cluster.records import PodRecord
+from common.config import RebalancerConfiguration
+from common.contract import API_VERSION
+from common.kube.client import KubeClient, connect
+from common.kube.events import EventSettings, Recorder
+from common.kube.reflector import ReflectorSettings
+from common.kube.resources import EVENTS, MIGRATIONS, NODES, PODS
+from common.kube.timestamps import micro_time, parse_time
+from common.metrics import Metrics
+from rebalancer.migration import (
+    ControllerSettings,
+    MigrationController,
+    Proceed,
+    Scene,
+    Verdict,
+)
+from rebalancer.migration.controller import MigratingClient
+from rebalancer.migration.marks import ANNOTATIONS, LABELS
+from rebalancer.reasons import Refusal
+from simulator import build
+from simulator.api import Change, Json, is_ready
+from simulator.build import Manifest
+from simulator.cluster import Settings, SimulatedCluster, simulate
+from tests.support.migrations import definition
+
+PATIENCE_S = 30.0
+SPEED = 50.0
+QUICK = ControllerSettings(
+    look_again_s=0.2,
+    acknowledge_again_s=0.05,
+    let_go_s=0.02,
+    budget_min_s=0.1,
+    budget_max_s=0.4,
+    backoff_min_s=0.02,
+    backoff_max_s=0.2,
+    guidance_s=0.0,
+)
+READING = ReflectorSettings(backoff_min_s=0.02, backoff_max_s=0.2)
+
+
+@dataclass
+class OpenSteering:
+    """Lets everything pass unless a test says otherwise."""
+
+    refusal: Callable[[MigrationRecord], Refusal | None] = lambda _: None
+    not_acknowledged: Refusal | None = None
+    asks_extenders: bool = True
+    asked: list[str] = field(default_factory=list)
+
+    def may_start(self, migration: MigrationRecord, scene: Scene) -> Refusal | None:
+        self.asked.append(migration.name)
+        return self.refusal(migration)
+
+    def acknowledged(self, resource_version: int, scheduler: str) -> Refusal | None:
+        return self.not_acknowledged
+
+    def guided(self, replacement: PodRecord, scheduler: str, bound_s: float) -> bool:
+        return self.asks_extenders
+
+
+@dataclass
+class NoGuard:
+    """Protects nobody, and remembers what it was asked."""
+
+    passed: ClassVar[Verdict] = Proceed("NoPdbWanted")
+    verdict: Verdict = passed
+    protected: list[str] = field(default_factory=list)
+    released: list[str] = field(default_factory=list)
+
+    async def protect(self, migration: MigrationRecord, scene: Scene) -> Verdict:
+        self.protected.append(migration.name)
+        return self.verdict
+
+    async def release(self, migration: MigrationRecord, scene: Scene) -> Verdict:
+        self.released.append(migration.name)
+        return Proceed("NothingToRelease")
+
+
+class CopyingReplacer:
+    """Makes the copy of a bare pod, straight in the store."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._store = cluster.store
+
+    async def replace(self, migration: MigrationRecord, scene: Scene) -> Verdict:
+        found = {pod["metadata"]["name"] for pod in self._store.list(PODS, migration.namespace)}
+        if migration.replacement_name not in found:
+            copy = build.pod(
+                migration.replacement_name, namespace=migration.namespace, labels={"app": "web"}
+            )
+            self._store.create(PODS, copy)
+        return Proceed("Copied")
+
+    async def roll_back(self, migration: MigrationRecord, scene: Scene) -> None:
+        with suppress(LookupError, Exception):
+            self._store.delete(PODS, migration.replacement_name, namespace=migration.namespace)
+
+
+class MigrationStand:
+    """A cluster, and one controller or more."""
+
+    def __init__(self, cluster: SimulatedCluster, client: KubeClient, folder: Path) -> None:
+        self.cluster = cluster
+        self.client = client
+        self.folder = folder
+        self.steering = OpenSteering()
+        self.guard = NoGuard()
+        self.replacer = CopyingReplacer(cluster)
+        self.settings = QUICK
+        self.config = RebalancerConfiguration()
+        self.blind: str | None = None
+        """Why the controller cannot see the cluster, if so."""
+        self.metrics = Metrics("test")
+        self.deletions: list[str] = []
+        """Uids of pods that were asked to go, in order; a second time is in it too."""
+        cluster.store.subscribe(PODS, self._note)
+
+    def _note(self, change: Change) -> None:
+        new = change.obj
+        if "deletionTimestamp" in new["metadata"]:
+            uid = new["metadata"]["uid"]
+            if uid not in self.deletions:
+                self.deletions.append(uid)
+
+    def watch_pods(self, seen: Callable[[Change], None]) -> None:
+        """Have every change of a pod told, in the middle of it."""
+        self.cluster.store.subscribe(PODS, seen)
+
+    @asynccontextmanager
+    async def controller(
+        self, client: MigratingClient | None = None
+    ) -> AsyncIterator[MigrationController]:
+        """Run a controller with a cache of its own."""
+        metrics = Metrics("test")
+        reader = ClusterReader(
+            self.client,
+            settings=READING,
+            clock=SYSTEM,
+            metrics=metrics,
+            readings=(*READINGS, MIGRATION_READING),
+        )
+        recorder = Recorder(
+            self.client,
+            program="rebalancer",
+            identity="test",
+            settings=EventSettings(drain_s=1.0),
+            clock=SYSTEM,
+            metrics=metrics,
+            rng=random.Random(1),
+        )
+        controller = MigrationController(
+            client or self.client,
+            reader.state,
+            config=lambda: self.config,
+            steering=self.steering,
+            guard=self.guard,
+            replacer=self.replacer,
+            recorder=recorder,
+            clock=SYSTEM,
+            metrics=metrics,
+            rng=random.Random(1),
+            settings=self.settings,
+            why_blind=lambda: self.blind,
+        )
+        self.metrics = metrics
+        tasks = [asyncio.create_task(reader.run()), asyncio.create_task(recorder.run())]
+        try:
+            await reader.wait_synced()
+            await reader.reflector_of(MIGRATIONS).wait_synced()
+            tasks.append(asyncio.create_task(controller.run()))
+            yield controller
+        finally:
+            for task in reversed(tasks):
+                task.cancel()
+            found = await asyncio.gather(*tasks, return_exceptions=True)
+            broken = [e for e in found if isinstance(e, Exception)]
+            assert not broken, broken
+
+    def pods(self, app: str = "web") -> list[Json]:
+        """Return the pods of an app that are not ending, by name."""
+        found = [
+            pod
+            for pod in self.cluster.pods("default")
+            if pod["metadata"]["labels"].get("app") == app
+            and "deletionTimestamp" not in pod["metadata"]
+        ]
+        return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
+
+    def ready(self, app: str = "web") -> list[Json]:
+        return [pod for pod in self.pods(app) if is_ready(pod)]
+
+    def migrations(self) -> list[Json]:
+        return self.cluster.store.list(MIGRATIONS)
+
+    def migration(self, name: str) -> Json:
+        found: Json = self.cluster.store.get(MIGRATIONS, name)
+        return found
+
+    def plan(self, pod: Json, target: str, /, *, lasts_s: float = 60.0, **spec: Any) -> str:
+        """Create a Migration; return its name."""
+        made = self.cluster.store.create(MIGRATIONS, manifest(pod, target, lasts_s=lasts_s, **spec))
+        return str(made["metadata"]["name"])
+
+    def only(self, *nodes: str) -> None:
+        """Let the scheduler use these nodes only."""
+        taint = {"key": "test", "value": "", "effect": "NoSchedule"}
+        for node in self.cluster.node_names():
+            patch = {"spec": {"taints": None if node in nodes else [taint]}}
+            self.cluster.store.patch(NODES, node, patch)
+
+    def others(self, pod: Json) -> list[str]:
+        """Return the nodes that a pod is not on."""
+        return [name for name in self.cluster.node_names() if name != pod["spec"]["nodeName"]]
+
+    def movable(self, target: str) -> list[Json]:
+        """Have all new pods go to one node; return the pods that are elsewhere."""
+        self.only(target)
+        return [pod for pod in self.ready() if pod["spec"]["nodeName"] != target]
+
+    def record(self, uid: str) -> Json:
+        """Return the pod with a uid."""
+        return next(p for p in self.cluster.pods() if p["metadata"]["uid"] == uid)
+
+    def marks(self, uid: str) -> set[str]:
+        """Return the keys on a pod that tell of a move."""
+        meta = self.record(uid)["metadata"]
+        keys = {*(meta.get("labels") or {}), *(meta.get("annotations") or {})}
+        return keys & {*LABELS, *ANNOTATIONS}
+
+    def marks_anywhere(self) -> list[str]:
+        """Return the uids of pods that are marked and stay."""
+        found = [pod["metadata"] for pod in self.pods()]
+        return [meta["uid"] for meta in found if self.marks(meta["uid"])]
+
+    def events(self, reason: str) -> list[Json]:
+        """Return the Events with a reason."""
+        return [found for found in self.cluster.store.list(EVENTS) if found["reason"] == reason]
+
+    def figure(self, name: str, **labels: str) -> float:
+        """Return a metric of the last controller."""
+        return self.metrics.registry.get_sample_value(f"evenkeel_{name}", labels) or 0.0
+
+    async def until(self, done: Callable[[], Any], what: str) -> None:
+        """Wait until something holds, looking whenever something may have changed."""
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while not done():
+                    await SYSTEM.sleep(0.01)
+        except TimeoutError:
+            states = [found.get("status") for found in self.migrations()]
+            raise AssertionError(f"not within {PATIENCE_S:g} s: {what}; {states}") from None
+
+    async def until_ended(self, *names: str) -> list[Json]:
+        """Wait until Migrations are closed and cleaned up; return their status."""
+        await self.until(lambda: all(cleaned(self.migration(n)) for n in names), "all ended")
+        return [self.migration(name)["status"] for name in names]
+
+    async def until_ready(self, count: int, app: str = "web") -> list[Json]:
+        """Return the pods once they are Ready and older than anything that comes next.
+
+        Times are whole seconds: a sibling of the same second would pass for a younger one.
+        """
+        await self.until(lambda: len(self.ready(app)) == count, f"{count} pods of {app} Ready")
+        youngest = max(parse_time(p["metadata"]["creationTimestamp"]) for p in self.ready(app))
+        await self.until(lambda: SYSTEM.now() >= youngest + 1, "a second is over")
+        return self.ready(app)
+
+    async def until_waits(self, name: str, step: str, reason: str) -> None:
+        """Wait until a Migration says that it waits with a step for a reason."""
+
+        def says() -> bool:
+            found = condition(self.migration(name), step)
+            return (found.get("status"), found.get("reason")) == ("False", reason)
+
+        await self.until(says, f"{step} waits for {reason}")
+
+
+@asynccontextmanager
+async def migrating(
+    folder: Path, *manifests: Manifest, nodes: int = 3, speed: float = SPEED, **settings: Any
+) -> AsyncIterator[MigrationStand]:
+    """Run a cluster that knows Migrations; nodes are called node-0 and so on."""
+    made = [build.node(f"node-{number}") for number in range(nodes)]
+    chosen = Settings(seed=1, speed=speed, metrics=False, **settings)
+    first: Iterable[Manifest] = (definition(), *made, *manifests)
+
+    def fill(cluster: SimulatedCluster) -> None:
+        cluster.create(first)
+
+    async with simulate(chosen, clock=SYSTEM, build=fill) as cluster:
+        path = cluster.write_kubeconfig(folder / "kubeconfig")
+        async with connect(kubeconfig=str(path), qps=10_000, burst=10_000, clock=SYSTEM) as client:
+            yield MigrationStand(cluster, client, folder)
+
+
+def manifest(pod: Json, target: str, /, *, lasts_s: float = 60.0, **spec: Any) -> Json:
+    """Return the Migration of a pod, as the rebalancer would write it."""
+    meta = pod["metadata"]
+    owners = meta.get("ownerReferences") or ()
+    wanted = ("apiVersion", "kind", "name", "uid")
+    controlled = {"controller": {key: owners[0][key] for key in wanted}} if owners else {}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Migration",
+        "metadata": {"name": meta["uid"]},
+        "spec": {
+            "pod": {key: meta[key] for key in ("namespace", "name", "uid")},
+            **controlled,
+            "source": pod["spec"]["nodeName"],
+            "target": target,
+            "strategy": "LoadBalancing",
+            "reason": "AboveCeiling",
+            "deadline": micro_time(SYSTEM.now() + lasts_s),
+            **spec,
+        },
+    }
+
+
+def condition(found: Json, step: str) -> Json:
+    """Return a condition of a Migration; an empty one if it has none."""
+    conditions = found.get("status", {}).get("conditions") or ()
+    return next((c for c in conditions if c["type"] == step), {})
+
+
+def cleaned(found: Json) -> bool:
+    """Tell whether a Migration is closed and nothing is left to be undone."""
+    closed = found.get("status", {}).get("phase") in ("Completed", "Failed")
+    return closed and condition(found, "CleanedUp").get("status") == "True"

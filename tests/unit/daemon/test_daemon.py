@@ -1,0 +1,484 @@
+"""The loop: what is planned, waited for, looked at again, and let begin."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from common.config import RebalancerConfiguration
+from common.kube.leader import ElectionSettings, Elector
+from common.metrics import Metrics
+from common.observer import Belief
+from rebalancer.daemon import judges_differently
+from rebalancer.deciding import Decider, Decision
+from rebalancer.leading import while_leading
+from rebalancer.reasons import Refusal
+from rebalancer.waking import Due
+from rebalancer.writing import Written
+from simulator import build
+from tests.support.clock import FakeClock
+from tests.support.daemon_parts import Stage
+from tests.support.lease_api import DirectClient, MemoryApi
+from tests.support.planner_world import PlannerWorld
+from tests.support.wire import wire_node
+
+QUICK = {
+    "enabledStrategies": ["ResourceOptimization", "NodeMaintenance"],
+    "observations": 1,
+    "smoothing": "1s",
+    "reschedulingInterval": "30s",
+    "revalidateAfter": "15s",
+    "revalidateWithin": "90s",
+}
+
+
+def hot(**config: Any) -> Stage:
+    """Return a stage with one node that is too hot by one pod."""
+    world = PlannerWorld(config={**QUICK, **config})
+    for name in ("hot", "low", "mid"):
+        world.node(name)
+    for pod, node, load in (("big", "hot", 40.0), ("rest", "hot", 50.0), ("on-mid", "mid", 20.0)):
+        world.pod(pod, node, load, replicas=40)
+    stage = Stage(world)
+    stage.measure()
+    return stage
+
+
+def draining(**config: Any) -> Stage:
+    """Return a stage with a node that is to be emptied of three pods."""
+    world = PlannerWorld(config={**QUICK, **config})
+    world.node("leaving", maintenance=True)
+    world.node("n2")
+    world.node("n3")
+    for number in range(3):
+        world.pod(f"p{number}", "leaving", 5.0)
+    stage = Stage(world)
+    stage.measure()
+    return stage
+
+
+async def test_a_move_for_load_waits_for_newer_samples() -> None:
+    stage = hot()
+    async with stage.running():
+        await stage.advance(14)
+        stage.measure()
+        assert stage.begun == []
+        await stage.advance(1)
+        assert stage.begun == ["big to low"]
+
+
+async def test_a_move_waits_until_every_touched_node_has_a_newer_sample() -> None:
+    stage = hot()
+    async with stage.running():
+        await stage.advance(15)
+        stage.measure(without=["low"])
+        await stage.advance(20)
+        assert stage.begun == []
+        stage.measure()
+        await stage.advance(1)
+        assert stage.begun == ["big to low"]
+
+
+async def test_moves_of_nodes_without_a_newer_sample_in_time_are_dropped() -> None:
+    stage = hot()
+    async with stage.running():
+        for _ in range(9):
+            await stage.advance(10)
+        assert stage.begun == []
+        assert stage.total("plan_chains_dropped_total", reason="NoNewerSample") == 1
+
+
+async def test_a_target_without_a_newer_sample_gives_way_to_one_that_has_it() -> None:
+    stage = hot()
+    async with stage.running():
+        for _ in range(8):
+            await stage.advance(10)
+            stage.measure(without=["low"])
+        await stage.advance(10)
+        assert stage.begun == ["big to mid"]
+
+
+async def test_a_plan_that_newer_samples_do_not_call_for_is_dropped_and_said() -> None:
+    stage = hot()
+    async with stage.running():
+        stage.world.pod("rest", "hot", 20.0)
+        await stage.advance(14)
+        stage.measure()
+        await stage.advance(1)
+        assert stage.begun == []
+        assert stage.daemon.plan is not None
+        words = "default/big is not moved after all: the newer samples do not call for it"
+        assert words in stage.daemon.plan.notes
+
+
+async def test_the_migration_says_what_was_planned_and_predicted() -> None:
+    stage = hot()
+    async with stage.running():
+        await stage.advance(14)
+        stage.measure()
+        await stage.advance(1)
+        [(spec, predicted, before)] = stage.written
+        assert (spec.source, spec.target, spec.alternatives) == ("hot", "low", ("mid",))
+        assert before is None
+        assert predicted.source is not None
+        assert predicted.target is not None
+        assert (predicted.source.cpu_percent, predicted.target.cpu_percent) == (50.0, 40.0)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"paused": True}, "nothing is moved: paused is true"),
+        ({"mode": "observe"}, "its mode is observe"),
+        ({"modes": {"ResourceOptimization": "observe"}}, "its mode is observe"),
+    ],
+)
+async def test_nothing_begins_and_the_plan_says_why(change: dict[str, Any], words: str) -> None:
+    stage = hot(**change)
+    async with stage.running():
+        await stage.advance(1)
+        stage.measure()
+        await stage.advance(30)
+        assert stage.begun == []
+        assert stage.daemon.plan is not None
+        assert stage.daemon.plan.moves
+        assert any(words in note for note in stage.daemon.plan.notes)
+
+
+async def test_a_dry_run_writes_nothing() -> None:
+    world = draining().world
+    stage = Stage(world, dry_run=True)
+    stage.measure()
+    await stage.daemon.cycle()
+    assert stage.begun == []
+    assert stage.daemon.plan is not None
+    assert "nothing is moved: this is a dry run" in stage.daemon.plan.notes
+
+
+async def test_pausing_while_a_plan_waits_stops_it() -> None:
+    stage = hot()
+    async with stage.running():
+        stage.config = stage.config.model_copy(update={"paused": True})
+        await stage.advance(1)
+        stage.measure()
+        await stage.advance(14)
+        assert stage.begun == []
+
+
+async def test_nothing_is_written_without_the_lead() -> None:
+    stage = draining()
+    stage.leads = False
+    await stage.daemon.cycle()
+    assert stage.begun == []
+
+
+async def test_steering_can_refuse_moves_for_load_and_is_quoted() -> None:
+    stage = hot()
+    stage.refusal = Refusal("NoExtender", "no extender is alive", for_good=False)
+    async with stage.running():
+        await stage.advance(1)
+        stage.measure()
+        await stage.advance(30)
+        assert stage.begun == []
+        assert stage.daemon.plan is not None
+        assert "nothing is moved for load: no extender is alive" in stage.daemon.plan.notes
+        assert "steering says so" in stage.daemon.plan.notes
+
+
+async def test_emptying_a_node_waits_for_no_sample_and_no_extender() -> None:
+    stage = draining()
+    stage.refusal = Refusal("NoExtender", "no extender is alive", for_good=False)
+    await stage.daemon.cycle()
+    assert len(stage.begun) == 3
+
+
+async def test_the_label_is_answered_at_once() -> None:
+    stage = draining()
+    stage.label("leaving", on=False)
+    async with stage.running():
+        assert stage.begun == []
+        stage.label("leaving", on=True)
+        await stage.advance(0)
+        assert len(stage.begun) == 3
+
+
+async def test_the_label_is_answered_while_a_plan_waits_for_samples() -> None:
+    stage = hot()
+    async with stage.running():
+        await stage.advance(5)
+        stage.label("mid", on=True)
+        await stage.advance(0)
+        assert [spec.pod.name for spec, _, _ in stage.written] == ["on-mid"]
+        stage.measure()
+        await stage.advance(10)
+        assert [spec.pod.name for spec, _, _ in stage.written] == ["on-mid"]
+
+
+async def test_a_new_node_is_looked_at_as_soon_as_it_is_of_age() -> None:
+    stage = hot(enabledStrategies=["LoadBalancing"], reschedulingInterval="1h", mode="observe")
+    async with stage.running():
+        await stage.advance(100)
+        assert stage.total("cycles_total", result="done") == 1
+        new = wire_node(build.node("new"))
+        new.metadata.creation_timestamp = datetime.fromtimestamp(stage.clock.now(), UTC)
+        stage.world.state.nodes.upsert(new)
+        await stage.advance(299)
+        assert stage.total("cycles_total", result="done") == 1
+        await stage.advance(1)
+        assert stage.total("cycles_total", result="done") == 2
+
+
+async def test_a_changed_configuration_is_looked_at_at_once() -> None:
+    stage = hot(paused=True, reschedulingInterval="1h")
+    async with stage.running():
+        stage.config = stage.config.model_copy(update={"cpu_threshold": 70.0})
+        stage.bell.ring(Due.CHANGED)
+        await stage.advance(0)
+        assert stage.total("cycles_total", result="done") == 2
+
+
+async def test_moves_under_way_count_as_done() -> None:
+    stage = hot()
+    async with stage.running():
+        await stage.advance(1)
+        stage.measure()
+        await stage.advance(14)
+        assert stage.begun == ["big to low"]
+        for _ in range(12):
+            stage.measure()
+            await stage.advance(10)
+        assert stage.begun == ["big to low"]
+        assert stage.daemon.plan is not None
+        assert not stage.daemon.plan.goals
+        levels = {node.name: round(node.before.cpu) for node in stage.daemon.plan.nodes}
+        assert levels == {"hot": 50, "low": 40, "mid": 20}
+
+
+async def test_nodes_of_moves_under_way_rest() -> None:
+    stage = hot()
+    async with stage.running():
+        await stage.advance(1)
+        stage.measure()
+        await stage.advance(14)
+        assert stage.begun == ["big to low"]
+        stage.world.pod("more", "hot", 40.0, replicas=40)
+        for _ in range(12):
+            stage.measure()
+            await stage.advance(10)
+        assert stage.begun == ["big to low"]
+        assert stage.daemon.plan is not None
+        words = "another move from or to hot is still under way"
+        assert any(note.endswith(words) for note in stage.daemon.plan.notes)
+
+
+async def test_pods_under_way_take_no_place_of_others() -> None:
+    stage = draining(maintenanceParallelism=2)
+    await stage.daemon.cycle()
+    assert len(stage.begun) == 2
+    stage.finish(stage.written[0][0].pod.name, phase="Completed")
+    stage.world.state.pods.forget(f"default/{stage.written[0][0].pod.name}")
+    await stage.daemon.cycle()
+    assert len({spec.pod.name for spec, _, _ in stage.written}) == 3
+
+
+async def test_what_the_watch_does_not_show_yet_counts_as_under_way() -> None:
+    stage = draining(maintenanceParallelism=2)
+    stage.blind = True
+    await stage.daemon.cycle()
+    await stage.daemon.cycle()
+    assert len(stage.begun) == 2
+
+
+async def test_own_moves_start_the_counts_over() -> None:
+    world = PlannerWorld(config={**QUICK, "observations": 3})
+    for name in ("hot", "low"):
+        world.node(name)
+    # So little that the level alone would not start the count over.
+    world.pod("small", "hot", 8.0)
+    world.pod("rest", "hot", 77.0)
+    stage = Stage(world)
+    stage.measure()
+    async with stage.running():
+        while not stage.written:
+            await stage.advance(5)
+            stage.measure()
+        await stage.advance(30)
+        stage.finish("small", phase="Failed")
+        stage.measure()
+        await stage.advance(30)
+        assert stage.daemon.plan is not None
+        assert not stage.daemon.plan.goals
+        assert any("of 3 samples" in note for note in stage.daemon.plan.notes)
+
+
+async def test_a_failed_write_leaves_out_the_rest_of_its_chain_only() -> None:
+    stage = draining()
+    stage.answer = Written.FAILED
+    await stage.daemon.cycle()
+    assert stage.begun == []
+    stage.answer = Written.CREATED
+    await stage.daemon.cycle()
+    assert len(stage.begun) == 3
+
+
+async def test_a_move_that_exists_already_is_fine() -> None:
+    stage = draining()
+    stage.answer = Written.EXISTS
+    await stage.daemon.cycle()
+    assert stage.begun == []
+
+
+async def test_a_failed_move_of_a_node_under_maintenance_is_tried_again() -> None:
+    stage = draining()
+    await stage.daemon.cycle()
+    stage.finish("p0", phase="Failed")
+    await stage.clock.advance(29)
+    await stage.daemon.cycle()
+    assert len(stage.begun) == 3
+    await stage.clock.advance(1)
+    await stage.daemon.cycle()
+    assert [spec.pod.name for spec, _, before in stage.written if before] == ["p0"]
+
+
+async def test_a_cycle_that_fails_is_counted_and_the_next_one_comes() -> None:
+    stage = hot()
+    stage.world.state.nodes.forget("hot")
+    broken, stage.look = stage.look, _raise  # type: ignore[method-assign,assignment]
+    async with stage.running():
+        assert stage.total("cycles_total", result="failed") == 1
+        stage.look = broken  # type: ignore[method-assign]
+        await stage.advance(30)
+        assert stage.total("cycles_total", result="done") == 1
+
+
+async def _raise(_: object) -> Belief:
+    raise ZeroDivisionError("one too many")
+
+
+async def test_evictions_of_an_episode_are_told_beside_their_bound() -> None:
+    stage = hot()
+    async with stage.running():
+        await stage.advance(1)
+        stage.measure()
+        await stage.advance(14)
+        assert stage.total("episode_lower_bound") == 1
+        assert stage.total("episode_evictions") == 0
+        stage.finish("big")
+        stage.world.pod("big", "low", 40.0)
+        stage.measure()
+        await stage.advance(30)
+        assert stage.total("episode_evictions") == 1
+        assert stage.total("episode_lower_bound") == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "differs"),
+    [
+        ({}, False),
+        ({"paused": True}, False),
+        ({"mode": "observe"}, False),
+        ({"modes": {"LoadBalancing": "observe"}}, False),
+        ({"cpuThreshold": 70.0}, True),
+        ({"observations": 5}, True),
+    ],
+)
+def test_only_what_changes_plans_makes_a_new_decider(change: dict[str, Any], differs: bool) -> None:
+    old = RebalancerConfiguration()
+    assert judges_differently(old, RebalancerConfiguration.model_validate(change)) is differs
+
+
+async def test_another_threshold_counts_from_the_next_cycle_on() -> None:
+    stage = hot(cpuThreshold=95.0, memoryThreshold=95.0)
+    await stage.daemon.cycle()
+    assert stage.daemon.plan is not None
+    assert not stage.daemon.plan.goals
+    stage.config = stage.config.model_copy(update={"cpu_threshold": 80.0, "paused": True})
+    await stage.daemon.cycle()
+    assert stage.daemon.plan.goals == ("AtMost hot cpu 80 %",)
+    assert len(stage.deciders) == 2
+
+
+class SlowDecider(Decider):
+    """Decides when it is let."""
+
+    def __init__(self, config: RebalancerConfiguration, gate: threading.Event) -> None:
+        super().__init__(config)
+        self._gate = gate
+
+    def decide(self, belief: Belief, now_s: float, *, at_once: bool = False) -> Decision:
+        self._gate.wait()
+        return super().decide(belief, now_s, at_once=at_once)
+
+
+def elector(api: MemoryApi, clock: FakeClock) -> Elector:
+    return Elector(
+        DirectClient(api, "me"),
+        namespace="here",
+        name="helm",
+        identity="me",
+        settings=ElectionSettings(),
+        clock=clock,
+        metrics=Metrics("test"),
+        rng=random.Random(1),
+    )
+
+
+async def test_the_lease_is_renewed_while_a_long_plan_is_made() -> None:
+    stage, gate, api = draining(), threading.Event(), MemoryApi()
+    stage.decider = lambda config: SlowDecider(config, gate)  # type: ignore[method-assign]
+    stage.daemon._decider_factory = stage.decider
+    helm = elector(api, stage.clock)
+    task = asyncio.create_task(while_leading(helm, [stage.daemon.run]))
+    try:
+        await stage.clock.until_sleeping(2)
+        for _ in range(60):
+            await stage.clock.advance(1)
+            assert helm.is_leader
+        assert stage.begun == []
+        gate.set()
+        await stage.clock.until_sleeping(3)
+        assert len(stage.begun) == 3
+    finally:
+        gate.set()
+        task.cancel()
+        while not task.done():
+            await stage.clock.advance(1)
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_losing_the_lead_ends_the_cycle_and_everything_beside_it() -> None:
+    stage, api = hot(), MemoryApi()
+    helm = elector(api, stage.clock)
+    ended: list[str] = []
+
+    async def controller() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("controller")
+
+    task = asyncio.create_task(while_leading(helm, [stage.daemon.run, controller]))
+    try:
+        await stage.clock.until_sleeping(3)
+        assert stage.daemon.plan is not None
+        [lease] = api.objects.values()
+        lease["spec"]["holderIdentity"] = "another"
+        lease["metadata"]["resourceVersion"] = "999999"
+        for _ in range(15):
+            await stage.clock.advance(1)
+        assert not helm.is_leader
+        assert ended == ["controller"]
+        assert stage.daemon.plan is None
+        stage.measure()
+        await stage.clock.advance(1)
+        assert stage.begun == []
+    finally:
+        task.cancel()
+        while not task.done():
+            await stage.clock.advance(1)
+        await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,298 @@
+"""How far a node is emptied: numbers, and the sentence that people read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from common.cluster.migrations import MigrationCondition, MigrationStatus, PodRef
+from common.cluster.objects import PodDisruptionBudget
+from common.cluster.records import NodeName, PodUid
+from common.cluster.snapshot import Snapshot
+from common.cluster.state import ClusterState
+from common.config import Strategy
+from common.contract import MAINTENANCE_LABEL, MAINTENANCE_PODS, MIRROR_POD
+from rebalancer.maintenance_progress import (
+    CLAUSES,
+    Kind,
+    Progress,
+    ended,
+    predicted_peak,
+    progress,
+)
+from rebalancer.planner import Plan
+from rebalancer.planner.plan import Bound, Level, Move, NodePlan, Refused
+from rebalancer.reasons import Refusal
+from simulator import build
+from tests.support.migrations import migration, spec_of
+from tests.support.wire import stamped, uid_of, wire, wire_node, wire_pod
+
+NODE = NodeName("n1")
+LOCAL = Refusal("LocalStorage", "it keeps data on its node")
+FULL = Refusal("LargerThanAnyRoom", "no node has room", for_good=False)
+EXHAUSTED = Refusal("PdbExhausted", "PDB web allows none", for_good=False)
+
+
+class World:
+    """A node under maintenance and what a test puts on it."""
+
+    def __init__(self, *, labelled: bool = True, remembered: str | None = None) -> None:
+        self.state = ClusterState()
+        self.moves: list[Move] = []
+        self.refused: list[Refused] = []
+        self.levels: list[NodePlan] = []
+        labels = {MAINTENANCE_LABEL: "true"} if labelled else {}
+        annotations = {MAINTENANCE_PODS: remembered} if remembered is not None else {}
+        made = build.node(NODE, labels=labels, annotations=annotations)
+        self.state.nodes.upsert(wire_node(made))
+        self.state.nodes.upsert(wire_node(build.node("n2")))
+
+    def pod(self, name: str, app: str = "web", **said: Any) -> PodUid:
+        owner = said.pop("owner", None)
+        metadata = said.pop("metadata", {})
+        made = build.pod(name, node=NODE, labels={"app": app}, **said)
+        self.state.pods.upsert(wire_pod(made, owner=owner, **metadata))
+        return PodUid(uid_of(f"Pod/default/{name}"))
+
+    def refuse(self, name: str, *reasons: Refusal) -> None:
+        uid = self.pod(name)
+        self.refused.append(Refused(pod=name, uid=uid, node=NODE, reasons=reasons))
+
+    def plan_move(self, name: str, deferred_by: str = "") -> None:
+        self.moves.append(move(self.pod(name), deferred_by))
+
+    def migrate(self, name: str, *, missing: str = "", status: Any = None, **said: Any) -> str:
+        uid = self.pod(name)
+        conditions = (condition(missing),) if missing else ()
+        found = status or MigrationStatus(phase="InProgress", conditions=conditions)
+        pod = PodRef(namespace="default", name=name, uid=uid)
+        given = {"strategy": "NodeMaintenance", "reason": "Maintenance", "source": NODE, **said}
+        self.state.migrations.upsert(migration(spec_of(pod=pod, **given), status=found))
+        return uid
+
+    def budget(self, name: str, app: str = "web") -> None:
+        made = stamped(build.pdb(name, match={"app": app}, min_available=1))
+        self.state.budgets.upsert(wire(PodDisruptionBudget, made))
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self.state.snapshot()
+
+    def plan(self) -> Plan:
+        return Plan(
+            plan_id="p",
+            fingerprint="f",
+            strategies=(Strategy.NODE_MAINTENANCE,),
+            goals=(),
+            moves=tuple(self.moves),
+            lower_bound=Bound(evictions=0, proof="none", words=""),
+            nodes=tuple(self.levels),
+            unmet=(),
+            refused=tuple(self.refused),
+        )
+
+    def look(self) -> Progress:
+        snapshot = self.snapshot
+        return progress(snapshot.nodes[NODE], snapshot, self.plan())
+
+    def ended(self, name: str) -> Refusal | None:
+        return ended(self.snapshot.migrations[name], self.snapshot)
+
+
+def move(uid: PodUid, deferred_by: str) -> Move:
+    return Move(
+        pod="default/x",
+        uid=uid,
+        owner="",
+        source=NODE,
+        target=NodeName("n2"),
+        alternatives=(),
+        strategy=Strategy.NODE_MAINTENANCE,
+        reason="Maintenance",
+        words="",
+        chain=0,
+        cpu_milli=1.0,
+        mem_bytes=1.0,
+        this_cycle=not deferred_by,
+        deferred_by=deferred_by,
+    )
+
+
+def condition(reason: str) -> MigrationCondition:
+    return MigrationCondition(
+        type="BudgetChecked",
+        status="False",
+        reason=reason,
+        last_transition_time=datetime(2026, 11, 16, tzinfo=UTC),
+    )
+
+
+def test_the_sentence_of_the_design() -> None:
+    world = World(remembered="18")
+    world.budget("web")
+    for name in ("a", "b"):
+        world.refuse(name, EXHAUSTED)
+    for name in ("c", "d"):
+        world.refuse(name, LOCAL)
+    found = world.look()
+    assert found.words == "14 of 18 pods moved; 2 wait for PDB web; 2 stay: local storage"
+    assert not found.done
+
+
+def test_an_empty_node_has_nothing_to_move() -> None:
+    found = World().look()
+    assert found.words == "no pods to move"
+    assert found.done
+
+
+def test_all_moved_but_those_that_stay_is_the_end() -> None:
+    world = World(remembered="3")
+    world.refuse("a", LOCAL)
+    found = world.look()
+    assert found.done
+    assert found.words == "2 of 3 pods moved; 1 stays: local storage"
+
+
+def test_without_a_plan_everybody_is_next() -> None:
+    world = World()
+    world.pod("a")
+    snapshot = world.snapshot
+    found = progress(snapshot.nodes[NODE], snapshot, None)
+    assert found.words == "0 of 1 pods moved; 1 is next"
+
+
+@pytest.mark.parametrize("remembered", ["1", "", "many", "²", None])
+def test_the_total_is_never_less_than_what_is_there(remembered: str | None) -> None:
+    world = World(remembered=remembered)
+    world.pod("a")
+    world.pod("b")
+    assert world.look().words == "0 of 2 pods moved; 2 are next"
+
+
+def test_pods_that_belong_to_the_node_are_not_counted() -> None:
+    world = World()
+    daemon = {**build.replica_set("agent", 1), "kind": "DaemonSet"}
+    world.pod("agent-1", owner=daemon)
+    world.pod("static", annotations={MIRROR_POD: "hash"})
+    assert world.look().total == 0
+
+
+def test_open_migrations_are_moving_and_so_is_whoever_ends() -> None:
+    world = World()
+    world.migrate("a")
+    world.pod("b", metadata={"deletionTimestamp": "2026-11-16T09:00:00Z"})
+    assert world.look().words == "0 of 2 pods moved; 2 are moving"
+
+
+def test_a_finished_migration_does_not_make_a_pod_move() -> None:
+    world = World()
+    world.migrate("a", status=MigrationStatus(phase="Failed"))
+    assert world.look().of(Kind.NEXT) == 1
+
+
+@pytest.mark.parametrize(
+    ("missing", "words"),
+    [
+        ("PdbExhausted", "1 waits for PDB web"),
+        ("DisruptionBudget", "1 waits for PDB web"),
+        ("NotAcknowledged", "1 is moving"),
+    ],
+)
+def test_a_migration_that_waits_for_a_budget_says_so(missing: str, words: str) -> None:
+    world = World()
+    world.budget("web")
+    world.migrate("a", missing=missing)
+    assert world.look().words == f"0 of 1 pods moved; {words}"
+
+
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [
+        ("", "1 is next"),
+        ("maintenanceParallelism", "1 waits for a turn"),
+        ("PodDisruptionBudget", "1 waits for PDB web"),
+    ],
+)
+def test_deferred_moves_say_what_they_wait_for(limit: str, words: str) -> None:
+    world = World()
+    world.budget("web")
+    world.plan_move("a", limit)
+    assert world.look().words == f"0 of 1 pods moved; {words}"
+
+
+def test_a_reason_for_good_outweighs_one_for_now() -> None:
+    world = World()
+    world.refuse("a", EXHAUSTED, LOCAL)
+    world.refuse("b", FULL)
+    assert world.look().words == (
+        "0 of 2 pods moved; 1 waits: larger than any room; 1 stays: local storage"
+    )
+
+
+def test_many_reasons_are_summed_up() -> None:
+    counts = {(Kind.STAYING, f": reason {n}"): n + 1 for n in range(CLAUSES + 2)}
+    found = Progress(total=100, counts=counts)
+    assert found.words.count(";") == CLAUSES + 1
+    assert found.words.endswith("; 3 more for other reasons")
+
+
+@pytest.mark.parametrize(
+    ("said", "over"),
+    [
+        ({}, True),
+        ({"strategy": "LoadBalancing", "reason": "Spread"}, False),
+        ({"reason": "MakesRoom", "source": "n2"}, True),
+        ({"status": MigrationStatus(phase="Completed")}, False),
+        (
+            {
+                "status": MigrationStatus(
+                    phase="InProgress", evicted_at=datetime(2026, 11, 16, tzinfo=UTC)
+                )
+            },
+            False,
+        ),
+    ],
+)
+def test_moves_of_a_maintenance_that_is_over_end(said: Mapping[str, Any], over: bool) -> None:
+    world = World(labelled=False)
+    found = world.ended(world.migrate("a", **said))
+    assert (found.name if found is not None else None) == ("MaintenanceEnded" if over else None)
+
+
+@pytest.mark.parametrize("said", [{}, {"reason": "MakesRoom", "source": "n2"}])
+def test_moves_of_a_maintenance_that_goes_on_do_not_end(said: Mapping[str, Any]) -> None:
+    world = World()
+    assert world.ended(world.migrate("a", **said)) is None
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_moves_whose_pod_has_left_go_on(gone: bool) -> None:
+    world = World(labelled=False)
+    name = world.migrate("a")
+    world.state.pods.forget("default/a")
+    if not gone:
+        world.pod("a", metadata={"deletionTimestamp": "2026-11-16T09:00:00Z"})
+    assert world.ended(name) is None
+
+
+def test_the_peak_of_the_other_nodes_is_foretold() -> None:
+    world = World()
+    levels = {NODE: (99.0, 99.0), "n2": (71.4, 30.0), "n3": (20.0, 55.0)}
+    world.levels = [
+        NodePlan(
+            name=NodeName(name),
+            before=Level(cpu=0.0, memory=0.0),
+            after=Level(cpu=cpu, memory=memory),
+            role="",
+        )
+        for name, (cpu, memory) in levels.items()
+    ]
+    assert predicted_peak(world.plan(), world.snapshot) == (
+        "the other nodes will use at most 71 % of their CPU (n2) and 55 % of their memory (n3)"
+    )
+    world.levels = [msgspec.structs.replace(level, unknown="NoSample") for level in world.levels]
+    assert predicted_peak(world.plan(), world.snapshot) is None
