@@ -107,7 +107,7 @@ def _unwelcome_words(draft: Draft, _: Movable, row: int) -> str:
 
 
 def _hosts(draft: Draft, m: Movable) -> Flags | None:
-    return draft.replicas.hosts_free_of(m)
+    return draft.replicas.hosts_free_of(m, draft.gone)
 
 
 def _host_words(draft: Draft, _: Movable, row: int) -> str:

@@ -8,7 +8,8 @@ to the same plan on any machine.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -35,7 +36,8 @@ class Effort:
     def __init__(self, evaluations: int, nodes: int = 1) -> None:
         self.evaluations = evaluations
         self.spent = 0
-        self._modest = min(evaluations // 4, MODEST // max(1, nodes))
+        self._modest = min(evaluations // 2, MODEST // max(1, nodes))
+        self._most = min(9 * evaluations // 10, MODEST // max(1, nodes))
 
     @property
     def left(self) -> int:
@@ -45,6 +47,11 @@ class Effort:
     def plenty(self) -> bool:
         """Tell whether so little is spent that something may be tried once more."""
         return self.spent <= self._modest
+
+    @property
+    def enough(self) -> bool:
+        """Tell whether the result may be looked at once more: that comes last."""
+        return self.spent <= self._most
 
     def spend(self, amount: int = 1) -> None:
         self.spent += amount
@@ -69,6 +76,9 @@ class Draft:
         self.gone: set[Movable] = set()
         """Moved pods that the next one waits for."""
         self._lines: dict[int, Lines] = {}
+        self._told: list[Change] = []
+        self._told_moves = 0
+        """How many of the moves, the first ones, are in it."""
         self._answer: tuple[Movable, int, frozenset[Movable], Flags, Flags | None] | None = None
 
     def targets(
@@ -142,8 +152,17 @@ class Draft:
     def take_out(self, m: Movable) -> int:
         """Leave a pod where it was; return where it would have gone."""
         row = self.moves.pop(m)
+        self._told, self._told_moves = [], 0
         self._shift(m, row, -1)
         return row
+
+    def back_to(self, before: Mapping[Movable, int]) -> None:
+        """Undo and redo what differs from these moves."""
+        for m in [m for m, row in self.moves.items() if before.get(m) != row]:
+            self.take_out(m)
+        for m, row in before.items():
+            if m not in self.moves:
+                self.put(m, row)
 
     def lines(self, m: Movable) -> Lines:
         """Return what the replacement asks for."""
@@ -174,9 +193,10 @@ class Draft:
 
     def changes(self) -> tuple[Change, ...]:
         """Return what has happened to the cluster by now, as the next replacement sees it."""
-        found: list[Change] = []
-        for m, row in self.moves.items():
-            found += self.fitting.move(m, row)
+        for m, row in islice(self.moves.items(), self._told_moves, None):
+            self._told += self.fitting.move(m, row)
+        self._told_moves = len(self.moves)
+        found = self._told.copy()
         found += [Leave(m.pod.uid) for m in sorted(self.gone, key=lambda m: m.number)]
         return tuple(found)
 

@@ -9,15 +9,20 @@ checked against every constraint once more: what cannot be ordered is left out.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
 from rebalancer.planner.draft import Draft
 from rebalancer.planner.instance import Flags, Floats
+from rebalancer.planner.levels import smallest
 from rebalancer.planner.movable import Movable
 from rebalancer.planner.problem import Problem
+
+SETTLING: Final = 4
+"""Times that chains are arranged once more."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,14 +47,16 @@ def arrange(
     draft: Draft,
     moves: Mapping[Movable, int],
     last_resort: Collection[Movable] = (),
+    preferred: Sequence[Movable] = (),
 ) -> Order:
-    """Order moves, the worst source first, such that every step is allowed when it comes.
+    """Order moves such that every step is allowed when it comes.
 
-    The draft is a fresh one and is used up.
+    The worst source comes first unless another order is preferred. The draft is a fresh one
+    and is used up.
     """
     problem = draft.problem
     table = _Table(problem, draft, last_resort)
-    waiting = sorted(moves, key=lambda m: _urgency(problem, m))
+    waiting = list(preferred) or sorted(moves, key=lambda m: _urgency(problem, m))
     order = Order()
     while waiting:
         blocked = []
@@ -86,30 +93,44 @@ class _Table:
                 return None
             needs = found
         alternatives = self._next_best(m, row, mask)
+        self._make(m, row)
+        return Step(m, row, needs, alternatives)
+
+    def _make(self, m: Movable, row: int) -> None:
         self._draft.put(m, row)
         self._hold(m, +1)
         self._left.setdefault(m.row, []).append(m)
-        return Step(m, row, needs, alternatives)
 
     def _under_way(self, m: Movable) -> Flags:
         """Return where a pod may go as one of several moves that belong together."""
         return self._draft.targets(m, last_resort=m in self._last_resort, under_way=True)
 
     def _needed(self, m: Movable, row: int) -> tuple[Movable, ...] | None:
-        """Return the fewest pods, the largest first, that must be gone; none if all are too few."""
-        gone = sorted(self._left.get(row, ()), key=lambda q: (-q.load.max(), q.number))
+        """Return few pods, the largest first, that must be gone; none if all are too few."""
+        left = sorted(self._left.get(row, ()), key=lambda q: (-q.load.max(), q.number))
+        gone = self._draft.gone
         allowed = False
-        for count, q in enumerate(gone, start=1):
-            self._hold(q, -1)
-            self._draft.gone.add(q)
+        for q in left:
+            self._let_go(q)
             allowed = bool(self._under_way(m)[row])
             if allowed:
-                gone = gone[:count]
                 break
-        for q in self._draft.gone:
-            self._hold(q, +1)
-        self._draft.gone.clear()
-        return tuple(gone) if allowed else None
+        for q in [q for q in left if q in gone][:-1] if allowed else ():
+            self._keep(q)
+            if not self._under_way(m)[row]:
+                self._let_go(q)
+        needs = tuple(q for q in left if q in gone)
+        for q in needs:
+            self._keep(q)
+        return needs if allowed else None
+
+    def _let_go(self, m: Movable) -> None:
+        self._hold(m, -1)
+        self._draft.gone.add(m)
+
+    def _keep(self, m: Movable) -> None:
+        self._hold(m, +1)
+        self._draft.gone.discard(m)
 
     def _hold(self, m: Movable, sign: int) -> None:
         """Keep what a moved pod holds where it was, or let it go after all."""
@@ -124,9 +145,9 @@ class _Table:
         rows = np.flatnonzero(mask)
         rows = rows[rows != row]
         after = 100.0 * (self._draft.load[rows] + m.load) / self._problem.capacity[rows]
-        best = np.lexsort((rows, after.max(axis=1)))
-        wanted = self._problem.demand.settings.alternatives
-        return tuple(int(r) for r in rows[best][:wanted])
+        level = np.maximum(after[:, 0], after[:, 1])
+        best = smallest(level, level, self._problem.demand.settings.alternatives)
+        return tuple(int(r) for r in rows[best])
 
 
 def chains(steps: list[Step], together: Iterable[tuple[Movable, Movable]] = ()) -> list[list[Step]]:
@@ -151,6 +172,28 @@ def chains(steps: list[Step], together: Iterable[tuple[Movable, Movable]] = ()) 
     for step in steps:
         found.setdefault(find(step.m), []).append(step)
     return list(found.values())
+
+
+def settle(
+    fresh: Callable[[], Draft],
+    moves: Mapping[Movable, int],
+    last_resort: Collection[Movable] = (),
+    together: Collection[tuple[Movable, Movable]] = (),
+) -> tuple[list[list[Step]], list[Movable]]:
+    """Return chains that hold in the order in which they stand, and who is left out.
+
+    Moves that belong together stand together, so some come sooner than they were arranged.
+    They are arranged once more in the new order, which may join chains, until it stays.
+    """
+    order = arrange(fresh(), moves, last_resort)
+    found, left_out = chains(order.steps, together), order.left_out
+    for _ in range(SETTLING):
+        listed = [step.m for chain in found for step in chain]
+        if listed == [step.m for step in order.steps]:
+            break
+        order = arrange(fresh(), {m: moves[m] for m in listed}, last_resort, listed)
+        found, left_out = chains(order.steps, together), [*left_out, *order.left_out]
+    return found, left_out
 
 
 def _urgency(problem: Problem, m: Movable) -> tuple[bool, float, float, int]:

@@ -42,9 +42,15 @@ def _fewest(draft: Draft, row: int) -> int:
 def _ranked(draft: Draft, row: int) -> list[Movable]:
     """Return the pods that relieve a node most, the largest first."""
     problem = draft.problem
-    over = problem.percent(draft.load)[row] - problem.ceiling[row]
-    wanted = np.maximum(over, 0.0) / problem.capacity[row]
-    pods = draft.may_go([m for m in problem.movables(row) if m not in draft.moves])
+    capacity = problem.capacity[row]
+    over = 100.0 * draft.load[row] / capacity - problem.ceiling[row]
+    wanted = np.maximum(over, 0.0) / capacity
+    share = 100.0 * problem.loads(row)[:, over > 0] / capacity[over > 0]
+    gains = (share >= problem.demand.settings.min_gain).any(axis=1)
+    movables = problem.movables(row)
+    pods = draft.may_go(
+        [movables[i] for i in np.flatnonzero(gains) if movables[i] not in draft.moves]
+    )
     return sorted(pods, key=lambda m: (-float(m.load @ wanted), m.number))
 
 

@@ -15,12 +15,18 @@ from rebalancer.planner.draft import Draft
 from rebalancer.planner.instance import Flags, Floats, Ints
 from rebalancer.planner.movable import Movable
 
-NEAREST: Final = 16
-"""Nodes where room is made, those that lack least first."""
-GUESTS: Final = 12
-"""Pods of such a node that are tried elsewhere."""
-PATIENCE: Final = 24
-"""After so many failures in a row no room is made any more; many more in a small cluster."""
+NEAREST: Final = (16, 6, 4)
+"""Nodes where room is made, those that lack least first; fewer for who is in the way."""
+DEPTH: Final = 3
+"""How many pods in a row make room for each other."""
+GUESTS: Final = (12, 6, 4)
+"""Pods of such a node that are tried elsewhere, likewise."""
+PATIENCE: Final = 2_000
+"""Evaluations in a row that may be spent on making room in vain."""
+PER_NODE: Final = 100
+"""The same for each node, which is less in a very small cluster."""
+PAIRS: Final = 1_000_000
+"""The same in pairs of pod and node, which is less in a large cluster."""
 
 Gain = Callable[[Draft, Movable], Flags]
 """The rows where a move for load would be worth its while."""
@@ -35,20 +41,38 @@ class Placing:
         self._tight = tight
         self._gain = gain
         self._busy: set[Movable] = set()
-        self._patience = max(PATIENCE, 20 * PATIENCE // max(1, len(self.problem.nodes)) * 10)
+        nodes = max(1, len(self.problem.nodes))
+        self._patience = min(PATIENCE, PER_NODE * nodes, PAIRS // nodes)
         self._luck = self._patience
+        self._until = 0
 
-    def place(self, m: Movable, *, last_resort: bool = False, without: int = -1) -> bool:
+    def place(
+        self,
+        m: Movable,
+        *,
+        last_resort: bool = False,
+        makes_room: bool = False,
+        without: int = -1,
+    ) -> bool:
         """Put a pod where it does most good; tell whether there is such a node."""
-        row = self.best(m, last_resort=last_resort, without=without)
+        row = self.best(m, last_resort=last_resort, makes_room=makes_room, without=without)
         if row is None:
             return False
         self.draft.put(m, row)
         return True
 
-    def best(self, m: Movable, *, last_resort: bool = False, without: int = -1) -> int | None:
+    def best(
+        self,
+        m: Movable,
+        *,
+        last_resort: bool = False,
+        makes_room: bool = False,
+        without: int = -1,
+    ) -> int | None:
         """Return the best row that is allowed for a pod."""
         mask = self._allowed(m, last_resort=last_resort, without=without)
+        if self._gain is not None and not (m.maintenance or makes_room):
+            mask &= self._gain(self.draft, m)
         row = self._pick(m, np.flatnonzero(mask))
         if row is None or not self._doubtful(m):
             return row
@@ -63,29 +87,60 @@ class Placing:
         """Tell whether it makes sense to try."""
         return self.draft.effort.left > 0 and self._luck > 0 and self._any_room()
 
-    def make_room(self, m: Movable, *, evictions: int, depth: int = 2) -> bool:
-        """Put a pod on a node that has no room, by sending pods elsewhere from there."""
-        if depth <= 0 or not self.can_make_room:
+    def conceivable(self, pods: Sequence[Movable], depth: int = DEPTH) -> list[Movable]:
+        """Return the pods for which so many others in a row could make room.
+
+        Each of them needs at least what the one before it needs less the free room of the
+        node that it leaves, and the last one has to fit into the free room of some node.
+        """
+        problem = self.problem
+        takes = problem.takes | problem.shelters
+        free = np.maximum((problem.limit + problem.slack - self.draft.load)[takes], 0.0)
+        most = np.minimum((depth + 1) * free.max(axis=0, initial=0.0), free.sum(axis=0))
+        return [m for m in pods if m.load[0] <= most[0] and m.load[1] <= most[1]]
+
+    def make_room(self, m: Movable, *, evictions: int) -> bool:
+        """Put a pod on a node that has no room, by sending pods elsewhere from there.
+
+        Whoever is in the way finds room, or room is made for it in turn.
+        """
+        if not self.can_make_room:
             return False
-        self._busy.add(m)
-        made = any(self._make_room_on(int(row), m, evictions, depth) for row in self._nearest(m))
-        self._busy.discard(m)
-        self._luck = self._patience if made else self._luck - 1
+        if not self.conceivable([m]):
+            return False
+        spent = self.draft.effort.spent
+        self._until = spent + self._luck
+        made = any(self._make_room(m, evictions, depth, 0) for depth in range(1, DEPTH + 1))
+        self._luck = self._patience if made else self._luck - (self.draft.effort.spent - spent)
         return made
 
-    def _make_room_on(self, row: int, m: Movable, evictions: int, depth: int) -> bool:
-        guests = self._enough(self.draft.at(row), m, row)
-        if any(self._send_on(guest, row, m, evictions, depth) for guest in guests):
+    def _make_room(self, m: Movable, evictions: int, depth: int, level: int) -> bool:
+        effort = self.draft.effort
+        if level >= depth or effort.spent >= self._until or effort.left <= 0:
+            return False
+        if not self.conceivable([m], depth - level):
+            return False
+        self._busy.add(m)
+        rows = self._nearest(m)[: NEAREST[min(level, len(NEAREST) - 1)]]
+        made = any(self._make_room_on(int(row), m, evictions, depth, level) for row in rows)
+        self._busy.discard(m)
+        return made
+
+    def _make_room_on(self, row: int, m: Movable, evictions: int, depth: int, level: int) -> bool:
+        last = level + 1 >= depth
+        wanted = GUESTS[min(level, len(GUESTS) - 1)]
+        guests = self._enough(self.draft.at(row), m, row, last=last)[:wanted]
+        if any(self._send_on(guest, row, m, evictions, depth, level) for guest in guests):
             return True
         if not evictions or self.problem.empty[row]:
             return False
-        moved = self.draft.moves
-        lodgers = [q for q in self.problem.movables(row) if q not in moved]
-        return any(
-            self._evict(q, row, m, evictions - 1, depth) for q in self._enough(lodgers, m, row)
-        )
+        lodgers = [q for q in self.problem.movables(row) if q not in self.draft.moves]
+        others = self._enough(lodgers, m, row, last=last)[:wanted]
+        return any(self._evict(q, row, m, evictions - 1, depth, level) for q in others)
 
-    def _send_on(self, guest: Movable, row: int, m: Movable, evictions: int, depth: int) -> bool:
+    def _send_on(
+        self, guest: Movable, row: int, m: Movable, evictions: int, depth: int, level: int
+    ) -> bool:
         """Let a pod that the plan brings here go elsewhere."""
         draft = self.draft
         draft.take_out(guest)
@@ -93,29 +148,31 @@ class Placing:
             draft.put(m, row)
             if self.place(guest, without=row):
                 return True
-            if self.make_room(guest, evictions=evictions, depth=depth - 1):
+            if self._make_room(guest, evictions, depth, level + 1):
                 return True
             draft.take_out(m)
         draft.put(guest, row)
         return False
 
-    def _evict(self, lodger: Movable, row: int, m: Movable, evictions: int, depth: int) -> bool:
-        """Let a pod that lives here move on first."""
+    def _evict(
+        self, lodger: Movable, row: int, m: Movable, evictions: int, depth: int, level: int
+    ) -> bool:
+        """Let a pod that lives here move on first; what the chain gains is judged at its end."""
         draft = self.draft
-        if not self.place(lodger, without=row):
-            return False
-        if draft.targets(m)[row]:
-            draft.put(m, row)
-            return True
-        draft.take_out(lodger)
+        before = dict(draft.moves)
+        if self.place(lodger, makes_room=True) or self._make_room(
+            lodger, evictions, depth, level + 1
+        ):
+            if draft.targets(m)[row]:
+                draft.put(m, row)
+                return True
+            draft.back_to(before)
         return False
 
     def _allowed(self, m: Movable, *, last_resort: bool, without: int) -> Flags:
         mask = self.draft.targets(m, last_resort=last_resort)
         if without >= 0:
             mask[without] = False
-        if self._gain is not None and not m.maintenance:
-            mask &= self._gain(self.draft, m)
         return mask
 
     def _pick(self, m: Movable, rows: Ints) -> int | None:
@@ -126,9 +183,9 @@ class Placing:
         rows = at_once if at_once.size else rows
         after = 100.0 * (self.draft.load[rows] + m.load) / self.problem.capacity[rows]
         if self._tight:
-            left = (self.problem.ceiling[rows] - after).min(axis=1)
-            return int(rows[np.argmin(left)])
-        return int(rows[np.argmin(after.max(axis=1))])
+            left = self.problem.ceiling[rows] - after
+            return int(rows[np.argmin(np.minimum(left[:, 0], left[:, 1]))])
+        return int(rows[np.argmin(np.maximum(after[:, 0], after[:, 1]))])
 
     def _doubtful(self, m: Movable) -> bool:
         return bool(self.draft.moves) and self.draft.fitting.has_ties(m)
@@ -142,22 +199,27 @@ class Placing:
         """Return the rows where only room is missing, those that lack least first."""
         rows = np.flatnonzero(self.draft.targets(m, room_aside=True))
         lack = self._lack(rows, m).max(axis=1)
-        return rows[np.argsort(lack, kind="stable")][:NEAREST]
+        return rows[np.argsort(lack, kind="stable")][: NEAREST[0]]
 
     def _lack(self, rows: Ints, m: Movable) -> Floats:
         after = self.draft.load[rows] + m.load - self.problem.limit[rows]
         lack: Floats = 100.0 * after / self.problem.capacity[rows]
         return lack
 
-    def _enough(self, there: Sequence[Movable], m: Movable, row: int) -> list[Movable]:
-        """Return pods whose going makes room for another, the smallest first."""
+    def _enough(
+        self, there: Sequence[Movable], m: Movable, row: int, *, last: bool
+    ) -> list[Movable]:
+        """Return pods whose going makes room for another, the smallest first.
+
+        Where no more room is made for them, only those that find some as it is.
+        """
         others = [q for q in there if q not in self._busy]
         if not others:
             return []
         loads = np.array([q.load for q in others])
-        most = (self.problem.limit - self.draft.load).max(axis=0)
         lack = self.draft.load[row] + m.load - self.problem.limit[row] - self.problem.slack[row]
-        enough = ((loads >= lack) & (loads <= most)).all(axis=1)
+        enough = (loads >= lack).all(axis=1)
         size = (loads / self.problem.capacity[row]).max(axis=1)
         order = np.argsort(size, kind="stable")
-        return [others[i] for i in order if enough[i]][:GUESTS]
+        found = [others[i] for i in order if enough[i]]
+        return self.draft.may_go(found) if last else found

@@ -10,7 +10,7 @@ Nothing here depends on time, chance or the order of maps: equal demands give eq
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -27,12 +27,13 @@ from rebalancer.planner.instance import CPU, MEMORY, Floats
 from rebalancer.planner.leveling import Leveling
 from rebalancer.planner.limits import cut, startable
 from rebalancer.planner.movable import Movable
-from rebalancer.planner.ordering import Step, arrange, chains
+from rebalancer.planner.ordering import Step, settle
 from rebalancer.planner.partial import relieve_in_part
 from rebalancer.planner.plan import Level, Move, NodePlan, Plan
 from rebalancer.planner.problem import Demand, Problem
 from rebalancer.planner.relief import Policy, Relief, Result
 from rebalancer.planner.replicas import Census
+from rebalancer.planner.sequel import demand_after
 from rebalancer.reasons import Refusal
 
 POLICIES: Final = (
@@ -43,6 +44,8 @@ POLICIES: Final = (
 )
 ATTEMPTS: Final = 4
 """Searches, each without the pods whose moves the last one had to leave out."""
+ROUNDS: Final = 4
+"""Looks at the result of a plan that leaves goals unmet."""
 AXES: Final = {Dimension.CPU: CPU, Dimension.MEMORY: MEMORY}
 
 
@@ -79,10 +82,8 @@ class _Planning:
     def plan(self) -> Plan:
         """Search, order, limit and explain."""
         problem = self._problem
-        chosen = self._chosen() if problem.goals else _Chosen([])
-        draft = self._draft()
-        for step in chosen.steps:
-            draft.put(step.m, step.row)
+        chosen = self._prolonged(self._chosen())
+        draft = self._made(chosen)
         explainer = Explainer(problem, draft, chosen.dropped)
         unmet = explainer.unmet()
         missed = [goal for goal in problem.goals if not is_met(goal, problem, draft)]
@@ -105,6 +106,64 @@ class _Planning:
     def _draft(self) -> Draft:
         return Draft(self._problem, self._fitting, self._census, self._effort)
 
+    def _made(self, chosen: _Chosen) -> Draft:
+        draft = self._draft()
+        for step in chosen.steps:
+            draft.put(step.m, step.row)
+        return draft
+
+    def _prolonged(self, chosen: _Chosen) -> _Chosen:
+        """Go on from the result until the next look would add nothing."""
+        for _ in range(ROUNDS):
+            if not chosen.chains or not self._effort.enough or self._meets_all(chosen):
+                break
+            names = self._problem.nodes
+            goes = {step.m.pod.uid: names[step.row] for step in chosen.steps}
+            later = _Planning(demand_after(self._demand, goes, self._effort.left))
+            longer = self._joined(chosen, later, later._chosen())
+            self._effort.spend(later._effort.spent)
+            if longer is None:
+                break
+            chosen = longer
+        return chosen
+
+    def _meets_all(self, chosen: _Chosen) -> bool:
+        draft = self._made(chosen)
+        return all(is_met(goal, self._problem, draft) for goal in self._problem.goals)
+
+    def _joined(self, chosen: _Chosen, later: _Planning, more: _Chosen) -> _Chosen | None:
+        """Return both plans as one: whoever moves twice goes straight, or stays at home.
+
+        Chains of the later plan that cannot be part of it are left to the next cycle.
+        """
+        self._levelled |= {self._mine(m) for m in later._levelled}
+        self._last_resort |= {self._mine(m) for m in later._last_resort}
+        self._swaps += [(self._mine(p), self._mine(q)) for p, q in later._swaps]
+        longer = self._with(chosen, more.steps) if more.chains else None
+        if longer is not None or len(more.chains) < 2:
+            return longer
+        for chain in more.chains:
+            longer = self._with(longer or chosen, chain) or longer
+        return longer
+
+    def _with(self, chosen: _Chosen, steps: Sequence[Step]) -> _Chosen | None:
+        moves = {step.m: step.row for step in chosen.steps}
+        for step in steps:
+            m = self._mine(step.m)
+            moves.pop(m, None)
+            if step.row != m.row:
+                moves[m] = step.row
+        found = self._ordered(moves)
+        if found.dropped:
+            return None
+        found.dropped = {m: why for m, why in chosen.dropped.items() if m not in moves}
+        return found
+
+    def _mine(self, m: Movable) -> Movable:
+        """Return a pod of the later plan as it is now."""
+        row = self._problem.row_of[self._problem.snapshot.pods[m.pod.uid].node]
+        return next(o for o in self._problem.allowed_to_go(row) if o.pod.uid == m.pod.uid)
+
     def _searched(self) -> Result:
         best = Relief(self._draft(), POLICIES[0]).run()
         for policy in POLICIES[1:]:
@@ -124,9 +183,11 @@ class _Planning:
 
     def _chosen(self) -> _Chosen:
         """Search until every move of the result can be ordered and is worth it."""
+        if not self._problem.goals:
+            return _Chosen([])
         dropped: dict[Movable, Refusal] = {}
         for _ in range(ATTEMPTS):
-            chosen = self._ordered(self._searched())
+            chosen = self._ordered(self._searched().draft.moves)
             if not chosen.dropped:
                 break
             dropped.update(chosen.dropped)
@@ -134,20 +195,20 @@ class _Planning:
         chosen.dropped = dropped
         return chosen
 
-    def _ordered(self, found: Result) -> _Chosen:
+    def _ordered(self, wanted: Mapping[Movable, int]) -> _Chosen:
         """Put the moves in order; leave out chains that cannot be started or are not worth it."""
-        moves = dict(found.draft.moves)
+        moves = dict(wanted)
         dropped: dict[Movable, Refusal] = {}
         while True:
-            order = arrange(self._draft(), moves, _siblings(found.last_resort, moves))
+            piled_up = _siblings(self._last_resort, moves)
+            found, left_out = settle(self._draft, moves, piled_up, self._swaps)
             blocked = Refusal("NoOrder", "no order of the moves lets it go", for_good=False)
-            dropped.update(dict.fromkeys(order.left_out, blocked))
-            chosen = chains(order.steps, self._swaps)
-            bad = self._not_worth_it(chosen)
+            dropped.update(dict.fromkeys(left_out, blocked))
+            bad = self._not_worth_it(found)
             if not bad:
-                return _Chosen(chosen, dropped)
+                return _Chosen(found, dropped)
             dropped.update(bad)
-            moves = {step.m: step.row for step in order.steps if step.m not in bad}
+            moves = {s.m: s.row for chain in found for s in chain if s.m not in bad}
 
     def _not_worth_it(self, found: Sequence[Sequence[Step]]) -> dict[Movable, Refusal]:
         draft = self._draft()

@@ -7,14 +7,14 @@ to give; most pods of a large cluster are never looked at.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from common.cluster.records import NodeName, PodRecord, PodUid
-from rebalancer.evictability import Budgets, Purpose
+from rebalancer.evictability import Budgets, Purpose, lineage_of, past_of
 from rebalancer.goals import AtMost, Ceiling, Empty, Spread
 from rebalancer.planner.instance import Flags, Floats, Instance, Ints
 from rebalancer.planner.movable import Movable, disruption
@@ -29,8 +29,8 @@ Judge = Callable[[PodRecord, Purpose], tuple[Refusal, ...]]
 TOLERANCE: Final = 1e-7
 """Points by which sums of loads may be off and still count as equal."""
 
-ALLOWED_CELLS: Final = 2_000_000
-"""Beyond so many pairs of pods and nodes, an instance takes all of them for allowed."""
+LISTED: Final = 40_000
+"""Beyond so many pods, only those that were looked at are listed in an instance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -51,6 +51,7 @@ class Problem:
         look, parts = demand.look, demand.assessment.participation
         self.demand = demand
         self.snapshot = look.snapshot
+        self._past = past_of(look.snapshot.migrations.values())
         self.goals = tuple(demand.assessment.goals)
         self.emptied = tuple(goal for goal in self.goals if isinstance(goal, Empty))
         self.spreads = tuple(goal for goal in self.goals if isinstance(goal, Spread))
@@ -77,8 +78,10 @@ class Problem:
         self.pods: list[Movable] = []
         self._given_up: dict[int, list[Movable]] = {}
         self._rows: dict[tuple[NodeName, ...], Ints] = {}
+        self._inside: dict[tuple[NodeName, ...], Flags] = {}
         self.refused: dict[PodUid, tuple[Refusal, ...]] = {}
         self._at: dict[int, tuple[Movable, ...]] = {}
+        self._loads: dict[int, Floats] = {}
 
     def movables(self, row: int) -> tuple[Movable, ...]:
         """Return the pods of a node that may be moved, by uid; they are judged only once."""
@@ -86,12 +89,28 @@ class Problem:
             self._at[row] = self._judged(row) if self.gives[row] else ()
         return self._at[row]
 
+    def loads(self, row: int) -> Floats:
+        """[P, 2] what the pods of a node that may be moved use, in their order."""
+        pods = self.movables(row)
+        found = self._loads.get(row)
+        if found is None or len(found) != len(pods):
+            found = self._loads[row] = np.array([m.load for m in pods]).reshape(len(pods), 2)
+        return found
+
     def rows(self, goal: Spread) -> Ints:
         """Return the rows of the nodes that a goal compares."""
         found = self._rows.get(goal.nodes)
         if found is None:
             known = [self.row_of[name] for name in goal.nodes if name in self.row_of]
             found = self._rows[goal.nodes] = np.array(known, dtype=np.int64)
+        return found
+
+    def inside(self, goal: Spread) -> Flags:
+        """[N] the same rows as flags."""
+        found = self._inside.get(goal.nodes)
+        if found is None:
+            found = self._inside[goal.nodes] = np.zeros(len(self.nodes), dtype=np.bool_)
+            found[self.rows(goal)] = True
         return found
 
     def give_up(self, pods: Iterable[Movable]) -> None:
@@ -116,14 +135,16 @@ class Problem:
         """Return the goal that a node has for itself; to be emptied outweighs a ceiling."""
         return self._own_goals.get(self.nodes[row])
 
-    def instance(self, allowed: Callable[[Movable], Flags] | None = None) -> Instance:
+    def instance(self) -> Instance:
         """Return the problem as numbers only, with the pods that were looked at.
 
-        Without `allowed`, or where the answer would be too large, every node counts as one
-        where a pod could run: more than the truth, never less.
+        For the sake of a spread's bound, pods that nobody has looked at are listed too, as if
+        they could all be moved, unless there are very many. Every node counts as one where a
+        pod could run: more than the truth, never less.
         """
-        shape = (len(self.pods), len(self.nodes))
-        everywhere = allowed is None or shape[0] * shape[1] > ALLOWED_CELLS
+        others = self._not_looked_at() if self.spreads else []
+        looked_at = [(m.pod.uid, m.row, m.cpu_milli, m.mem_bytes) for m in self.pods]
+        listed = [*looked_at, *others]
         return Instance(
             nodes=self.nodes,
             capacity=self.capacity,
@@ -131,14 +152,24 @@ class Problem:
             ceiling=self.ceiling,
             gives=self.gives,
             takes=self.takes | self.shelters,
-            pods=tuple(m.pod.uid for m in self.pods),
-            at=np.array([m.row for m in self.pods], dtype=np.int64),
-            pod_load=_pairs([(m.cpu_milli, m.mem_bytes) for m in self.pods]),
-            allowed=np.broadcast_to(np.True_, shape)
-            if everywhere or allowed is None
-            else np.array([allowed(m) for m in self.pods], dtype=np.bool_).reshape(shape),
+            pods=tuple(uid for uid, *_ in listed),
+            at=np.array([row for _, row, *_ in listed], dtype=np.int64),
+            pod_load=_pairs([load for _, _, *load in listed]),
+            allowed=np.broadcast_to(np.True_, (len(listed), len(self.nodes))),
             empty=self.empty,
         )
+
+    def _not_looked_at(self) -> list[tuple[PodUid, int, float, float]]:
+        """Return uid, row and load of the pods that were not judged."""
+        if len(self.snapshot.pods) > LISTED:
+            return []
+        found = []
+        for row in (r for r in np.flatnonzero(self.gives).tolist() if r not in self._at):
+            pods = self.snapshot.nodes[self.nodes[row]].pods
+            for uid in sorted(pods):
+                load = self.demand.look.load.load_of(pods[uid])
+                found.append((uid, row, load.cpu_milli, load.mem_bytes))
+        return found
 
     def _judged(self, row: int) -> tuple[Movable, ...]:
         purpose = Purpose.MAINTENANCE if self.empty[row] else Purpose.LOAD
@@ -162,10 +193,16 @@ class Problem:
             cpu_milli=load.cpu_milli,
             mem_bytes=load.mem_bytes,
             maintenance=bool(self.empty[row]),
-            cost=disruption(pod),
+            cost=disruption(pod, self.snapshot.nodes[self.nodes[row]], self._moved_s(pod)),
         )
         self.pods.append(movable)
         return movable
+
+    def _moved_s(self, pod: PodRecord) -> float:
+        """Return when a pod, or one of its workload, was moved last."""
+        top = self.snapshot.top_workload(pod)
+        workload = self._past.workload_moved_s.get(top.uid, 0.0) if top is not None else 0.0
+        return max(workload, self._past.lineage_moved_s.get(lineage_of(pod), 0.0))
 
     def _flags(self, names: Iterable[NodeName]) -> Flags:
         found = np.zeros(len(self.nodes), dtype=np.bool_)
@@ -184,7 +221,7 @@ class Problem:
         return float(self.percent(self.load)[known].max(initial=0.0))
 
 
-def _pairs(values: list[tuple[float, float]]) -> Floats:
+def _pairs(values: Sequence[Sequence[float]]) -> Floats:
     return np.array(values, dtype=np.float64).reshape(len(values), 2)
 
 

@@ -180,7 +180,7 @@ class Relief:
         return First(excess, givers, sets)
 
     def _near(self, pods: Sequence[Movable]) -> list[Movable]:
-        return [m for m in pods if self.draft.reachable(m)]
+        return [m for m in self.placing.conceivable(pods) if self.draft.reachable(m)]
 
     def _not_stuck(self, pods: Sequence[Movable]) -> list[Movable]:
         """Return the pods that have a target; moves take room, so who has none gets none."""
@@ -237,16 +237,9 @@ class Relief:
             if self.placing.place(m):
                 continue
             if evictions is None or not self.placing.make_room(m, evictions=evictions):
-                self._back_to(before)
+                self.draft.back_to(before)
                 return False
         return True
-
-    def _back_to(self, before: dict[Movable, int]) -> None:
-        for m in [m for m, row in self.draft.moves.items() if before.get(m) != row]:
-            self.draft.take_out(m)
-        for m, row in before.items():
-            if m not in self.draft.moves:
-                self.draft.put(m, row)
 
     def _bulk(self, m: Movable) -> tuple[float, int]:
         """Sort large pods first: they are harder to place."""

@@ -2,12 +2,14 @@
 
 Keeping one node switches off the scheduler's own soft spreading, so the planner does not
 pile replicas up: no move may raise the largest number on one host, or in one zone. Replicas
-that leave are not subtracted: whether they have left when the others arrive is not known.
+that leave are not subtracted, for nobody knows whether they have left when the others arrive;
+only from the host where one arrives that waits until they are gone.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -88,8 +90,11 @@ class Replicas:
         self._hosts: dict[OwnerUid, Counter[int]] = {}
         self._zones: dict[OwnerUid, Counter[int]] = {}
 
-    def hosts_free_of(self, m: Movable) -> Flags | None:
-        """Return the rows where one more replica is not more than any host has."""
+    def hosts_free_of(self, m: Movable, gone: Iterable[Movable] = ()) -> Flags | None:
+        """Return the rows where one more replica is not more than any host has.
+
+        Those that are gone by then do not count where they were.
+        """
         standing = self._census.of(m)
         if standing is None or m.group is None:
             return None
@@ -98,6 +103,10 @@ class Replicas:
         for row, more in self._hosts.get(m.group, _NOBODY).items():
             if more and standing.hosts[row] + more >= standing.most_on_host:
                 found[row] = False
+        left = Counter(q.row for q in gone if q.group == m.group)
+        for row, fewer in left.items():
+            there = standing.hosts[row] + self._hosts.get(m.group, _NOBODY)[row] - fewer
+            found[row] = there < standing.most_on_host
         return found
 
     def zones_free_of(self, m: Movable) -> Flags | None:

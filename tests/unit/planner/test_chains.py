@@ -41,6 +41,62 @@ def test_a_pod_that_needs_room_waits_for_the_one_that_leaves_it() -> None:
     assert plan.unmet == ()
 
 
+def rooted(node: str) -> dict[str, object]:
+    """Return what keeps a pod on a node."""
+    return {"nodeSelector": {"kubernetes.io/hostname": node}}
+
+
+def test_who_makes_room_for_maintenance_need_not_gain_by_it() -> None:
+    world = PlannerWorld(config={"enabledStrategies": ["NodeMaintenance"]})
+    world.node("busy", overhead=79.0)
+    world.node("n1", maintenance=True)
+    world.node("n2", labels={"disk": "ssd"})
+    world.node("n3")
+    world.pod("picky", "n1", 30.0, spec={"nodeSelector": {"disk": "ssd"}})
+    world.pod("stays", "n2", 45.0, spec=rooted("n2"))
+    world.pod("lodger", "n2", 20.0)
+    world.pod("there", "n3", 55.0, spec=rooted("n3"))
+    demand = world.demand(judged=everything_moves)
+    plan = make_plan(demand)
+    assert faults(demand, plan) == []
+    assert plan.unmet == ()
+    assert [(m.pod, m.target, m.reason) for m in plan.moves] == [
+        ("default/lodger", "n3", "MakesRoom"),
+        ("default/picky", "n2", "Maintenance"),
+    ]
+
+
+def test_room_is_made_for_who_makes_room() -> None:
+    world = PlannerWorld(config={"enabledStrategies": ["NodeMaintenance"]})
+    world.node("busy", overhead=79.0)
+    world.node("n1", maintenance=True)
+    for name, disk in (("n2", "a"), ("n3", "b"), ("n4", "c")):
+        world.node(name, labels={"disk": disk})
+    world.pod("first", "n1", 40.0, spec={"nodeSelector": {"disk": "a"}})
+    world.pod("second", "n2", 30.0, spec=among("a", "b"))
+    world.pod("third", "n3", 20.0, spec=among("b", "c"))
+    for node, load in (("n2", 30.0), ("n3", 35.0), ("n4", 50.0)):
+        world.pod(f"rooted-{node}", node, load, spec=rooted(node))
+    demand = world.demand(judged=everything_moves)
+    plan = make_plan(demand)
+    assert faults(demand, plan) == []
+    assert plan.unmet == ()
+    assert [(m.pod, m.target) for m in plan.moves] == [
+        ("default/third", "n4"),
+        ("default/second", "n3"),
+        ("default/first", "n2"),
+    ]
+    assert len({m.chain for m in plan.moves}) == 1
+
+
+def among(*disks: str) -> dict[str, object]:
+    """Return that a pod may run on nodes with these disks."""
+    wanted = {"key": "disk", "operator": "In", "values": list(disks)}
+    required = {"nodeSelectorTerms": [{"matchExpressions": [wanted]}]}
+    node = {"requiredDuringSchedulingIgnoredDuringExecution": required}
+    return {"affinity": {"nodeAffinity": node}}
+
+
 def test_moves_that_do_not_wait_for_each_other_are_chains_of_their_own() -> None:
     world = PlannerWorld(config=HOT_ONLY)
     for name in ("n1", "n2", "n3"):
@@ -100,6 +156,19 @@ def test_an_uneven_pool_is_brought_together_with_few_moves() -> None:
     assert plan.unmet == ()
     assert len(plan.moves) == 2
     assert {move.reason for move in plan.moves} == {"Spread"}
+
+
+def test_a_large_pool_is_brought_together_too() -> None:
+    world = PlannerWorld(config=LEVEL_ONLY)
+    names = [f"n{number:03}" for number in range(510)]
+    for number, name in enumerate(names):
+        world.node(name)
+        for pod in range(5 if number < 10 else 2):
+            world.pod(f"{name}-{pod}", name, 12.0)
+    plan = world.plan(judged=everything_moves)
+    assert plan.unmet == ()
+    assert len(plan.moves) == 20
+    assert plan.lower_bound.evictions == 20
 
 
 def test_large_pods_swap_places_where_none_can_move_alone() -> None:

@@ -68,6 +68,32 @@ def test_a_node_with_a_great_many_pods_is_planned_for() -> None:
     assert len(plan.moves) <= 1.05 * plan.lower_bound.evictions
 
 
+def test_ten_thousand_small_pods_are_not_worth_their_evictions() -> None:
+    world = PlannerWorld(config={"enabledStrategies": ["ResourceOptimization", "LoadBalancing"]})
+    world.node("n1", pods=30_000)
+    world.node("n2", pods=30_000)
+    for number in range(10_000):
+        world.pod(f"p-{number}", "n1", 0.009)
+    plan = world.plan(judged=everything_moves)
+    assert plan.moves == ()
+    assert {u.why.name for u in plan.unmet} <= {"NotWorthIt", "NoCombination"}
+    assert plan.evaluations < 100
+
+
+def test_where_nothing_fits_little_is_asked() -> None:
+    plans = []
+    for cold in (20.0, 79.99):
+        world = PlannerWorld(config={"enabledStrategies": ["ResourceOptimization"]})
+        for number in range(12):
+            world.node(f"n{number}", overhead=0.0 if number < 3 else cold)
+        for number in range(30):
+            world.pod(f"p{number}", f"n{number % 3}", 9.0)
+        plans.append(world.plan(judged=everything_moves))
+    fits, nothing = plans
+    assert (fits.unmet, nothing.moves) == ((), ())
+    assert nothing.evaluations <= fits.evaluations
+
+
 def test_a_node_without_movable_pods_says_so() -> None:
     world = PlannerWorld(config={"enabledStrategies": ["ResourceOptimization"]})
     world.node("n1")

@@ -1,0 +1,120 @@
+"""The cluster as a plan would leave it, looked at once more.
+
+A plan that leaves goals unmet may have made room for more. What the next look would want is
+planned for at once, and becomes part of the same plan: then a second plan on the result has
+nothing to add, and no pod is moved there and back again.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+import msgspec
+
+from common.cluster.records import NodeName, PodRecord, PodUid
+from common.cluster.shelf import FrozenGroups
+from common.cluster.snapshot import NodeView, Snapshot
+from common.cluster.tables import Seat
+from common.fit import FitIndex, World
+from common.load import LoadView
+from rebalancer.evictability import Purpose
+from rebalancer.goals import Empty, Goal, Spread
+from rebalancer.planner.problem import Demand
+from rebalancer.strategies import Assessment, Assessor
+
+G = TypeVar("G", bound=str)
+
+
+def demand_after(demand: Demand, goes: Mapping[PodUid, NodeName], evaluations: int) -> Demand:
+    """Return what would be wanted once these pods run elsewhere: nothing that was not before."""
+    look = demand.look
+    moved = {
+        uid: msgspec.structs.replace(look.snapshot.pods[uid], node=node)
+        for uid, node in goes.items()
+    }
+    snapshot = _snapshot_after(look.snapshot, moved)
+    load = _load_after(look.load, look.snapshot, moved)
+    after = replace(look, snapshot=snapshot, load=load, world=World(snapshot, FitIndex()))
+    found = Assessor(look.config).assess(
+        after, lambda pod: not demand.judge(pod, Purpose.LOAD), at_once=True
+    )
+    settings = replace(demand.settings, evaluations=evaluations)
+    assessment = _known_goals(found, demand.assessment)
+    return replace(demand, look=after, assessment=assessment, settings=settings)
+
+
+def _known_goals(found: Assessment, before: Assessment) -> Assessment:
+    """Return the goals that stood before; others may not have been observed often enough."""
+    known = {_subject(goal) for goal in before.goals}
+    goals = tuple(goal for goal in found.goals if _subject(goal) in known)
+    return msgspec.structs.replace(found, goals=goals)
+
+
+def _subject(goal: Goal) -> tuple[str, ...]:
+    if isinstance(goal, Spread):
+        return "spread", goal.pool, goal.dimension
+    return "empty" if isinstance(goal, Empty) else "at most", goal.node
+
+
+def _snapshot_after(snapshot: Snapshot, moved: Mapping[PodUid, PodRecord]) -> Snapshot:
+    before = {uid: snapshot.pods[uid] for uid in moved}
+    touched = {pod.node for pod in (*before.values(), *moved.values())}
+    nodes = dict(snapshot.nodes)
+    for name in touched:
+        nodes[name] = _view_after(nodes[name], name, moved)
+    owners = {uid: pod.owner.uid for uid, pod in moved.items() if pod.owner is not None}
+    return msgspec.structs.replace(
+        snapshot,
+        nodes=nodes,
+        pods={**snapshot.pods, **moved},
+        pods_by_name={**snapshot.pods_by_name, **{pod.key: pod for pod in moved.values()}},
+        by_owner=_groups_after(snapshot.by_owner, owners, moved),
+        by_namespace=_groups_after(
+            snapshot.by_namespace, {uid: pod.namespace for uid, pod in moved.items()}, moved
+        ),
+    )
+
+
+def _view_after(view: NodeView, name: NodeName, moved: Mapping[PodUid, PodRecord]) -> NodeView:
+    pods = {uid: pod for uid, pod in view.pods.items() if uid not in moved}
+    pods.update({uid: pod for uid, pod in moved.items() if pod.node == name})
+    seat = Seat()
+    seat.record = view.node
+    for uid, pod in pods.items():
+        seat.pods[uid] = pod
+        seat.charge(pod, +1)
+    return seat.look() or view
+
+
+def _groups_after(
+    groups: FrozenGroups[G, PodUid, PodRecord],
+    group_of: Mapping[PodUid, G],
+    moved: Mapping[PodUid, PodRecord],
+) -> FrozenGroups[G, PodUid, PodRecord]:
+    found = {group: dict(groups[group]) for group in groups}
+    for uid, group in group_of.items():
+        found[group][uid] = moved[uid]
+    return FrozenGroups(found)
+
+
+def _load_after(load: LoadView, snapshot: Snapshot, moved: Mapping[PodUid, PodRecord]) -> LoadView:
+    nodes = dict(load.nodes)
+    for uid, pod in moved.items():
+        used = load.load_of(snapshot.pods[uid])
+        for name, sign in ((snapshot.pods[uid].node, -1.0), (pod.node, 1.0)):
+            offered, now = snapshot.nodes[name].node.allocatable, nodes[name]
+            cpu_milli = now.cpu_milli + sign * used.cpu_milli
+            mem_bytes = now.mem_bytes + sign * used.mem_bytes
+            nodes[name] = msgspec.structs.replace(
+                now,
+                cpu_milli=cpu_milli,
+                mem_bytes=mem_bytes,
+                cpu_percent=100.0 * cpu_milli / max(offered.cpu_milli, 1),
+                mem_percent=100.0 * mem_bytes / max(offered.mem_bytes, 1),
+            )
+    found = copy.copy(load)
+    found.nodes = nodes
+    return found
