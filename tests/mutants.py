@@ -48,9 +48,7 @@ REGISTRIES: tuple[Registry, ...] = (
         "CONSTRAINTS",
         ("tests/unit/planner/test_constraints.py",),
     ),
-    Registry(
-        "rebalancer.migration.machine", "RULES", ("tests/unit/migration/test_machine.py",)
-    ),
+    Registry("rebalancer.migration.machine", "RULES", ("tests/unit/migration/test_machine.py",)),
     Registry("rebalancer.limits", "LIMITS", ("tests/unit/steering/test_limits.py",)),
     Registry("rebalancer.breaker", "ALARMS", ("tests/unit/steering/test_breaker.py",)),
     Registry("rebalancer.extenders", "GUIDANCE", ("tests/unit/steering/test_extenders.py",)),

@@ -31,6 +31,7 @@ async def test_a_real_cluster_is_planned_from_what_is_measured(
         return plan if plan["evictions"] else None
 
     plan = await cluster.wait(seen, MEASURED_S, "the load is measured and calls for a move")
+    assert plan is not None
     assert {move["source"] for move in plan["moves"]} == {hot}
     assert plan["evictions"] == plan["lowerBound"] == 1
     assert plan["unmet"] == []

@@ -1,0 +1,143 @@
+"""The closed loop beside people who maintain nodes, and autoscalers that remove them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from common.clock import SYSTEM
+from common.contract import MAINTENANCE_PROGRESS
+from common.kube.resources import DEPLOYMENTS, MIGRATIONS, NODES, PODS
+from simulator import build
+from simulator.api import Change
+from simulator.faults import SlowStarts
+from tests.support.closed_loop import Loop, closed_loop
+from tests.support.extender_stand import maintain
+from tests.support.loop_programs import figure
+
+MAINTENANCE: dict[str, Any] = {"enabledStrategies": ["NodeMaintenance"]}
+REMOVAL = {"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule", "value": "1"}
+CYCLES = 50
+
+
+async def test_a_node_under_maintenance_is_emptied_within_its_budgets(tmp_path: Path) -> None:
+    web, api = build.deployment("web", 6), build.deployment("api", 3)
+    budgets = [build.pdb(app, match={"app": app}, max_unavailable=1) for app in ("web", "api")]
+    places = {"web": ["node-0"] * 6, "api": ["node-0", "node-1", "node-2"]}
+    async with (
+        closed_loop(tmp_path, web, api, *budgets, places=places) as loop,
+        loop.rebalancer(**MAINTENANCE),
+    ):
+        await loop.until_ready("web", 6)
+        maintain(loop.cluster, "node-0", on=True)
+        await loop.until(lambda: not loop.on("node-0"), "node-0 is empty")
+        await loop.until(lambda: loop.ours() == ["node-0"], "it is cordoned")
+        await loop.settled()
+        maintain(loop.cluster, "node-0", on=False)
+        await loop.until(lambda: not loop.ours(), "the cordon is undone")
+    assert len(loop.witness.evicted) == 7
+    node = loop.store.get(NODES, "node-0")
+    assert not node["spec"].get("unschedulable")
+    assert MAINTENANCE_PROGRESS not in node["metadata"]["annotations"]
+
+
+async def test_maintenance_that_is_called_off_stops_half_way(tmp_path: Path) -> None:
+    web = build.deployment("web", 8)
+    budget = build.pdb("web", match={"app": "web"}, max_unavailable=1)
+    async with (
+        closed_loop(tmp_path, web, budget, places={"web": ["node-0"] * 8}) as loop,
+        loop.rebalancer(**MAINTENANCE) as health,
+    ):
+        await loop.until_ready("web", 8)
+        loop.cluster.faults.inject(SlowStarts(factor=10.0))
+        maintain(loop.cluster, "node-0", on=True)
+        await loop.until(lambda: len(loop.witness.evicted) == 2, "two have left")
+        maintain(loop.cluster, "node-0", on=False)
+        await loop.until(lambda: not loop.ours(), "the cordon is undone")
+        await loop.settled()
+        evicted = len(loop.witness.evicted)
+        await loop.cycles(health, 3)
+    assert len(loop.witness.evicted) == evicted < 8
+    assert not loop.store.get(NODES, "node-0")["spec"].get("unschedulable")
+
+
+class Autoscaler:
+    """Removes the emptiest node as long as the others have room, and adds one for who waits.
+
+    It deletes pods itself, so that an eviction is always Evenkeel's.
+    """
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._number = len(loop.cluster.node_names())
+        self.removed = 0
+        self.leaving: set[str] = set()
+
+    def cycle(self) -> None:
+        loop = self._loop
+        for name in tuple(self.leaving):
+            if not loop.on(name):
+                loop.store.delete(NODES, name)
+                self.leaving.discard(name)
+                self.removed += 1
+        if any(not pod["spec"].get("nodeName") for pod in loop.pods()):
+            self._number += 1
+            loop.cluster.create([node(self._number)])
+        elif not self.leaving:
+            self._drain_the_emptiest()
+
+    def _drain_the_emptiest(self) -> None:
+        loop = self._loop
+        counts = {name: len(loop.on(name)) for name in loop.cluster.node_names()}
+        room = sum(PODS_A_NODE - count for count in counts.values())
+        name = min(counts, key=lambda each: (counts[each], each))
+        if room < PODS_A_NODE + 2:
+            return
+        self.leaving.add(name)
+        loop.store.patch(NODES, name, {"spec": {"taints": [REMOVAL]}})
+        for pod in loop.on(name):
+            loop.store.delete(PODS, pod["metadata"]["name"], namespace="default")
+
+
+PODS_A_NODE = 6
+
+
+def node(number: int) -> build.Manifest:
+    return build.node(f"node-{number}", labels={"karpenter.sh/nodepool": "general"})
+
+
+async def test_a_consolidating_autoscaler_is_not_fought(tmp_path: Path) -> None:
+    """Its nodes hold six pods by their requests, and use half of what they have then."""
+    web = build.deployment("web", 12, cpu="1300m", usage_cpu="650m")
+    async with (
+        closed_loop(tmp_path, web, nodes=[node(number) for number in range(4)]) as loop,
+        loop.rebalancer(
+            enabledStrategies=["LoadBalancing", "ResourceOptimization"],
+            reschedulingInterval="1s",
+        ) as health,
+    ):
+        await loop.until_ready("web", 12)
+        autoscaler, towards_leaving = Autoscaler(loop), []
+
+        def look(change: Change) -> None:
+            status = change.obj.get("status") or {}
+            if not status and change.obj["spec"]["target"] in autoscaler.leaving:
+                towards_leaving.append(change.obj["spec"])
+
+        loop.store.subscribe(MIGRATIONS, look)
+        first = await figure(health, "cycles_total")
+        wanted = {1: 8, 15: 16, 30: 9}
+        turn = 0
+        while await figure(health, "cycles_total") < first + CYCLES:
+            turn += 1
+            if turn in wanted:
+                change = {"spec": {"replicas": wanted[turn]}}
+                loop.store.patch(DEPLOYMENTS, "web", change, namespace="default")
+            autoscaler.cycle()
+            await SYSTEM.sleep(0.1)
+        evicted = len(loop.witness.evicted)
+        await loop.cycles(health, 5)
+    assert autoscaler.removed >= 2
+    assert towards_leaving == []
+    assert len(loop.witness.evicted) == evicted
+    assert evicted <= 2

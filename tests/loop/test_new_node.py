@@ -1,0 +1,84 @@
+"""An empty node joins a real cluster that is level: it takes its share, and no more."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from simulator.scenarios import Scenario, load_scenario
+from tests.support.cluster import Cluster
+from tests.support.episode import Episode, episode
+from tests.support.real_scenario import NODE_MILLI, join, use_of
+from tests.support.rebalancer_process import QUICK
+
+pytestmark = pytest.mark.real
+
+# No spread that these pods can make is so near that measuring would decide.
+CEILING, THRESHOLD = 80.0, 20.5
+MEASURED_S = 90.0
+
+
+async def test_a_new_node_is_filled_to_the_band_and_never_overfilled(
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scenario = _without_zones(load_scenario("new-empty-node"))
+    settings = {**QUICK, "minNodeAge": "15s", "imbalanceThreshold": THRESHOLD}
+    async with episode(cluster, tmp_path, scenario, seed=1, settings=settings) as loop:
+        await cluster.wait(lambda: _is_known(loop), MEASURED_S, "the load of all nodes is known")
+        assert loop.pods.left == set()
+        others = list(loop.nodes.values())
+        [later] = [pool for pool in scenario.pools if pool.joins_after]
+        [fresh] = (await join(cluster, later)).values()
+        bound = _fewest(loop)
+
+        def never_overfilled() -> None:
+            used = loop.pods.percent([*others, fresh])
+            assert used[fresh] <= max(used[node] for node in others) <= CEILING
+
+        loop.pods.checks.append(never_overfilled)
+        await loop.over(lambda: _spread(loop, fresh) <= THRESHOLD)
+        landed = await loop.landed()
+        with capsys.disabled():
+            print(f"\n    {landed.evictions} moves fill the new node to "
+                  f"{loop.pods.percent([fresh])[fresh]:.0f} %, {bound} at least; "
+                  f"{landed.as_planned} as planned", end="")  # fmt: skip
+        await loop.quiet(cycles=5, samples=2)
+        assert _spread(loop, fresh) <= THRESHOLD
+        assert landed.evictions <= bound + 1
+        assert landed.as_planned == landed.evictions
+        assert {move["spec"]["target"] for move in await loop.migrations()} == {fresh}
+
+
+def _without_zones(scenario: Scenario) -> Scenario:
+    """Return a scenario in which no replicas are kept apart by zones: any pod may come."""
+    pools = tuple(pool.model_copy(update={"zones": ()}) for pool in scenario.pools)
+    return scenario.model_copy(update={"pools": pools})
+
+
+async def _is_known(loop: Episode) -> bool:
+    """Tell whether a few plans were made from the load of all nodes."""
+    metrics = await loop.rebalancer.metrics()
+    known = (
+        metrics.total("_nodes_unknown") == 0
+        and metrics.total("_usage_samples_total", result="taken") > 3
+    )
+    return known and await loop.rebalancer.cycles() > 3
+
+
+def _spread(loop: Episode, fresh: str) -> float:
+    found = loop.pods.percent([*loop.nodes.values(), fresh]).values()
+    return max(found) - min(found)
+
+
+def _fewest(loop: Episode) -> int:
+    """Return how few moves of the largest pod there is could do, always from the highest node."""
+    largest = max(map(use_of, loop.before.values())) / NODE_MILLI * 100
+    levels = [sum(use_of(p) for p in loop.pods.on(node)) / NODE_MILLI * 100
+              for node in loop.nodes.values()]  # fmt: skip
+    for count in range(math.ceil(100 / largest)):
+        if max(levels) - count * largest <= THRESHOLD:
+            return count
+        levels[levels.index(max(levels))] -= largest
+    raise AssertionError("no number of moves is enough")

@@ -1,0 +1,328 @@
+"""The rebalancer's rights on a real cluster: the shipped ones are enough, and all are needed.
+
+Each right is taken away in turn while the program empties a node, which takes nearly all of
+them. Wherever a person looks first, in the log, on the Migration or in an Event, the API
+server's own words then say which right is missing. Nothing else may happen but that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from common.contract import API_VERSION, MAINTENANCE_LABEL
+from simulator import build
+from tests.support.cluster import MERGE, Cluster
+from tests.support.extender_process import NAMESPACE, install
+from tests.support.rebalancer_process import ROLES, USER, RebalancerProcess, rebalancer_with
+
+pytestmark = pytest.mark.real
+
+Json = dict[str, Any]  # Any: the nesting of Kubernetes' objects
+Right = tuple[str, str, str]
+"""API group, resource, verb."""
+
+SAID_S = 45.0
+ACCOUNT = f"system:serviceaccount:{NAMESPACE}:evenkeel-rebalancer"
+MIGRATIONS, PDBS, EVENTS, LEASES = (
+    ("evenkeel.io", "migrations"),
+    ("policy", "poddisruptionbudgets"),
+    ("events.k8s.io", "events"),
+    ("coordination.k8s.io", "leases"),
+)
+# What load it is does not matter here, so nobody waits for measurements.
+SETTINGS: Json = {
+    "enabledStrategies": ["NodeMaintenance"],
+    "usageSource": "requests",
+    "usageInterval": "1s",
+    "reschedulingInterval": "1s",
+    "lineageCooldown": "1s",
+    "keepFinished": "1s",
+    "leaderElection": {"enabled": False},
+    "requireExtender": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Rights that are missing, and what else it takes for somebody to notice."""
+
+    missing: tuple[Right, ...]
+    settings: Json = field(default_factory=dict)
+    rounds: int = 0
+    """How often maintenance begins and ends before it begins for good."""
+
+    def __str__(self) -> str:
+        return ", ".join(f"{verb} {resource}" for _, resource, verb in self.missing)
+
+
+def one(group: str, resource: str, verb: str, *, rounds: int = 0, **settings: Any) -> Case:
+    return Case(((group, resource, verb),), settings, rounds)
+
+
+WATCHED = (
+    ("", "nodes"),
+    ("", "pods"),
+    ("", "namespaces"),
+    ("", "persistentvolumes"),
+    ("", "persistentvolumeclaims"),
+    ("", "replicationcontrollers"),
+    ("apps", "deployments"),
+    ("apps", "replicasets"),
+    ("apps", "statefulsets"),
+    ("apps", "daemonsets"),
+    ("batch", "jobs"),
+    PDBS,
+    ("storage.k8s.io", "storageclasses"),
+    ("storage.k8s.io", "csinodes"),
+    ("scheduling.k8s.io", "priorityclasses"),
+    LEASES,
+)
+ELECTED: Json = {"leaderElection": {"enabled": True}}
+CASES = (
+    one("", "pods/eviction", "create"),
+    one("", "pods", "patch"),
+    one("", "pods", "get"),
+    one("", "nodes", "patch"),
+    one("", "nodes", "get"),
+    one(*PDBS, "get"),
+    one(*PDBS, "create"),
+    one(*PDBS, "delete"),
+    # What came of a move is written down some seconds after its end.
+    one(*MIGRATIONS, "get", keepFinished="1h", lineageCooldown="1h"),
+    one(*MIGRATIONS, "list"),
+    one(*MIGRATIONS, "watch"),
+    one(*MIGRATIONS, "create"),
+    one(*MIGRATIONS, "delete"),
+    one("evenkeel.io", "migrations/status", "patch"),
+    one(*EVENTS, "create"),
+    # The same Event for the second time is a change of the first.
+    one(*EVENTS, "patch", rounds=2),
+    one(*LEASES, "create", **ELECTED),
+    one(*LEASES, "get", **ELECTED),
+    one(*LEASES, "update", **ELECTED),
+    one("metrics.k8s.io", "nodes", "list", usageSource="metrics-server"),
+    one("metrics.k8s.io", "pods", "list", usageSource="metrics-server"),
+    # One program notices all of these at once, for it reads all kinds side by side.
+    Case(tuple((*kind, "list") for kind in WATCHED)),
+    Case(tuple((*kind, "watch") for kind in WATCHED)),
+)
+
+
+async def test_each_missing_right_is_named_by_a_clear_error(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    await install(cluster)
+    await cluster.add_nodes(4)
+    await cluster.create(
+        build.deployment(f"app-{number}", 4, namespace=cluster.namespace) for number in range(3)
+    )
+    await cluster.wait(lambda: _all_run(cluster), what="all pods run")
+    silent = {}
+    for number, case in enumerate(CASES):
+        unsaid = await _unsaid(cluster, tmp_path, case, f"case-{number}")
+        if unsaid:
+            silent[str(case)] = unsaid
+        await _forget(cluster)
+    assert not silent, f"nobody was told: {silent}"
+
+
+def test_every_right_of_the_rebalancer_is_taken_away_once() -> None:
+    own = [d for d in yaml.safe_load_all(ROLES[0].read_text()) if "rules" in d]
+    taken = {right for case in CASES for right in case.missing}
+    # A guard is changed only for moves that take more than half of its life.
+    assert set(_shipped(own)) - taken == {(*PDBS, "patch")}
+
+
+async def test_the_account_may_do_what_is_shipped_and_nothing_else(cluster: Cluster) -> None:
+    await install(cluster)
+    documents = [d for file in ROLES for d in yaml.safe_load_all(file.read_text())]
+    await cluster.bind(USER, *ROLES)
+    await cluster.apply(documents)
+    shipped = set(_shipped(documents))
+    allowed = {right: await _may(cluster, right) for right in shipped | set(BEYOND)}
+    assert {right for right, may in allowed.items() if may} == shipped
+    assert not await _may(cluster, (*LEASES, "update"), name="somebody-else")
+    assert not await _may(cluster, (*LEASES, "update"), namespace="kube-system")
+
+
+BEYOND: tuple[Right, ...] = (
+    ("", "pods", "create"),
+    ("", "pods", "delete"),
+    ("", "pods", "update"),
+    ("", "pods/exec", "create"),
+    ("", "pods/log", "get"),
+    ("", "pods/binding", "create"),
+    ("", "nodes", "delete"),
+    ("", "nodes", "create"),
+    ("", "nodes/proxy", "get"),
+    ("", "nodes/status", "patch"),
+    ("", "secrets", "get"),
+    ("", "secrets", "list"),
+    ("", "configmaps", "get"),
+    ("", "serviceaccounts/token", "create"),
+    ("apps", "deployments", "patch"),
+    ("apps", "deployments/scale", "patch"),
+    ("policy", "poddisruptionbudgets", "deletecollection"),
+    ("evenkeel.io", "migrations", "patch"),
+    ("evenkeel.io", "migrations", "deletecollection"),
+    ("coordination.k8s.io", "leases", "delete"),
+    ("rbac.authorization.k8s.io", "clusterroles", "escalate"),
+    ("rbac.authorization.k8s.io", "clusterrolebindings", "create"),
+    ("", "users", "impersonate"),
+)
+
+
+async def _unsaid(cluster: Cluster, folder: Path, case: Case, name: str) -> list[Right]:
+    """Run the program without some rights; return those that nobody missed aloud."""
+    roles, node = _without(case.missing, folder / name), await _fullest(cluster)
+    settings = {**SETTINGS, **case.settings}
+    unsaid = list(case.missing)
+
+    async def all_said() -> bool:
+        told = await _told(cluster, rebalancer)
+        unsaid[:] = [right for right in unsaid if _words(right) not in told]
+        return not unsaid
+
+    async with rebalancer_with(cluster, folder, roles, settings=settings, name=name) as rebalancer:
+        for _ in range(case.rounds):
+            await _label(cluster, node, "true")
+            await cluster.wait(lambda: _is_cordoned(cluster, node), what="it is cordoned")
+            await _label(cluster, node, None)
+            await cluster.wait(lambda: _is_free(cluster, node), what="it takes pods again")
+        await _label(cluster, node, "true")
+        try:
+            await cluster.wait(all_said, SAID_S)
+        except AssertionError:
+            return unsaid
+    return []
+
+
+def _words(right: Right) -> str:
+    """Return what the API server says when this is refused."""
+    group, resource, verb = right
+    return f"cannot {verb} resource {resource} in API group {group}"
+
+
+async def _told(cluster: Cluster, rebalancer: RebalancerProcess) -> str:
+    """Return all that a person would see, without quotes."""
+    api = cluster.control_plane.api
+    paths = (f"/apis/{API_VERSION}/migrations", "/apis/events.k8s.io/v1/events")
+    found = [await asyncio.to_thread(api.get, path) for path in paths]
+    seen = rebalancer.log.read_text() + json.dumps(found)
+    return seen.replace("\\", "").replace('"', "")
+
+
+def _without(missing: Iterable[Right], folder: Path) -> list[Path]:
+    """Write the shipped roles without some rights."""
+    folder.mkdir()
+    gone = set(missing)
+    written = []
+    for file in ROLES:
+        roles = [d for d in yaml.safe_load_all(file.read_text()) if "rules" in d]
+        for role in roles:
+            role["rules"] = [rule for old in role["rules"] for rule in _less(old, gone)]
+        (folder / file.name).write_text(yaml.safe_dump_all(roles))
+        written.append(folder / file.name)
+    return written
+
+
+def _less(rule: Json, gone: set[Right]) -> Iterator[Json]:
+    """Yield a rule of one group and resource at a time, without what is gone."""
+    for group in rule["apiGroups"]:
+        for resource in rule["resources"]:
+            verbs = [verb for verb in rule["verbs"] if (group, resource, verb) not in gone]
+            if verbs:
+                yield {**rule, "apiGroups": [group], "resources": [resource], "verbs": verbs}
+
+
+def _shipped(documents: Iterable[Json]) -> Iterator[Right]:
+    for role in documents:
+        for rule in role.get("rules", ()):
+            for group in rule["apiGroups"]:
+                for resource in rule["resources"]:
+                    yield from ((group, resource, verb) for verb in rule["verbs"])
+
+
+async def _may(
+    cluster: Cluster, right: Right, *, namespace: str = NAMESPACE, name: str = "evenkeel-rebalancer"
+) -> bool:
+    group, resource, verb = right
+    plain, _, sub = resource.partition("/")
+    asked = {"namespace": namespace, "name": name, "verb": verb, "group": group}
+    spec = {
+        "user": ACCOUNT,
+        "groups": ["system:serviceaccounts", "system:authenticated"],
+        "resourceAttributes": {**asked, "resource": plain, "subresource": sub},
+    }
+    kind = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview"}
+    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    api = cluster.control_plane.api
+    answer = await asyncio.to_thread(api.request, "POST", path, {**kind, "spec": spec})
+    return bool(answer["status"]["allowed"])
+
+
+async def _label(cluster: Cluster, node: str, value: str | None) -> None:
+    await _patch(cluster, node, {"metadata": {"labels": {MAINTENANCE_LABEL: value}}})
+
+
+async def _patch(cluster: Cluster, node: str, body: Json) -> None:
+    api = cluster.control_plane.api
+    path = f"/api/v1/nodes/{node}"
+    await asyncio.to_thread(api.request, "PATCH", path, body, content_type=MERGE)
+
+
+async def _forget(cluster: Cluster) -> None:
+    """Take away what a run has left, so that the next one starts afresh."""
+    api = cluster.control_plane.api
+    for node in (await asyncio.to_thread(api.get, "/api/v1/nodes"))["items"]:
+        ours = [k for k in node["metadata"]["annotations"] if k.startswith("evenkeel.io/")]
+        metadata = {"annotations": dict.fromkeys(ours), "labels": {MAINTENANCE_LABEL: None}}
+        body = {"metadata": metadata, "spec": {"unschedulable": None}}
+        await _patch(cluster, node["metadata"]["name"], body)
+    for path in (
+        f"/apis/{API_VERSION}/migrations",
+        f"/apis/policy/v1/namespaces/{cluster.namespace}/poddisruptionbudgets",
+        f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases",
+        "/apis/events.k8s.io/v1/namespaces/default/events",
+        f"/apis/events.k8s.io/v1/namespaces/{cluster.namespace}/events",
+    ):
+        await asyncio.to_thread(api.delete, path)
+    await cluster.wait(lambda: _all_run(cluster), what="all pods run")
+
+
+async def _pods(cluster: Cluster) -> list[Json]:
+    path = f"/api/v1/namespaces/{cluster.namespace}/pods"
+    found: list[Json] = (await asyncio.to_thread(cluster.control_plane.api.get, path))["items"]
+    return found
+
+
+async def _fullest(cluster: Cluster) -> str:
+    """Return the node with the most pods."""
+    [(node, _)] = Counter(p["spec"]["nodeName"] for p in await _pods(cluster)).most_common(1)
+    return str(node)
+
+
+async def _all_run(cluster: Cluster) -> bool:
+    pods = await _pods(cluster)
+    return len(pods) == 12 and all(pod["status"]["phase"] == "Running" for pod in pods)
+
+
+async def _node(cluster: Cluster, name: str) -> Json:
+    return await asyncio.to_thread(cluster.control_plane.api.get, f"/api/v1/nodes/{name}")
+
+
+async def _is_cordoned(cluster: Cluster, name: str) -> bool:
+    return bool((await _node(cluster, name))["spec"].get("unschedulable"))
+
+
+async def _is_free(cluster: Cluster, name: str) -> bool:
+    return not await _is_cordoned(cluster, name)

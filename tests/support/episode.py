@@ -1,0 +1,168 @@
+"""One episode of the closed loop on the real control plane, told by the cluster itself.
+
+What was evicted, what replaced it and where is read from Migrations and from a watch of the
+pods, and both have to agree. An episode is over when nothing is under way; afterwards it has
+to stay quiet for many cycles and several new measurements.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from common.clock import SYSTEM
+from common.cluster import quantity
+from common.contract import API_VERSION
+from simulator.scenarios import Scenario
+from tests.support.cluster import Cluster
+from tests.support.extender_process import ExtenderProcess, extender_running, use_extender
+from tests.support.real_scenario import NODE_MILLI, Pods, node_of, stage, watched
+from tests.support.rebalancer_process import LOAD, RebalancerProcess, rebalancer_running
+
+MEASURED_S = 120.0
+CLOSE = 5.0
+"""Points of utilisation."""
+LEVEL_S = 180.0
+CYCLES, SAMPLES = 20, 5
+QUIET_S = 120.0
+OPEN = ("", "Pending", "InProgress")
+
+Json = dict[str, Any]  # Any: the nesting of Kubernetes' objects
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Episode:
+    """Both programs at work on a cluster."""
+
+    cluster: Cluster
+    nodes: Mapping[str, str]
+    """By their names in the scenario."""
+    pods: Pods
+    before: Mapping[str, Json]
+    """The pods at the beginning, by uid."""
+    extender: ExtenderProcess
+    rebalancer: RebalancerProcess
+
+    def percent(self) -> dict[str, float]:
+        """Return how much of each node's CPU is really used."""
+        return self.pods.percent(self.nodes.values())
+
+    async def migrations(self) -> list[Json]:
+        path = f"/apis/{API_VERSION}/migrations"
+        api = self.cluster.control_plane.api
+        found: list[Json] = (await asyncio.to_thread(api.get, path))["items"]
+        return found
+
+    async def over(self, reached: Callable[[], bool]) -> None:
+        """Wait until a state is reached, and nothing is under way any more."""
+
+        async def done() -> bool:
+            await SYSTEM.sleep(0.5)
+            if not (reached() and self.pods.settled):
+                return False
+            return not any(phase_of(each) in OPEN for each in await self.migrations())
+
+        await self.cluster.wait(done, LEVEL_S, "the goal is reached and nothing is under way")
+
+    async def quiet(self, cycles: int = CYCLES, samples: int = SAMPLES) -> None:
+        """Let many cycles and new measurements pass; nobody may be evicted meanwhile."""
+        left, began = self.pods.left, await self.rebalancer.cycles()
+        node, seen = next(iter(self.nodes.values())), set[str]()
+
+        async def long_enough() -> bool:
+            await SYSTEM.sleep(1.0)
+            if samples:
+                seen.add(await self._measured(node))
+            assert self.pods.left == left, "somebody was evicted although all is well"
+            passed = await self.rebalancer.cycles() - began
+            return passed >= cycles and (not samples or len(seen) > samples)
+
+        await self.cluster.wait(long_enough, QUIET_S, f"{cycles} cycles, {samples} new samples")
+
+    async def landed(self) -> Landed:
+        """Return what became of the moves, and see that Migrations and pods tell the same."""
+        moves = [each for each in await self.migrations() if was_evicted(each)]
+        evicted = {each["spec"]["pod"]["uid"] for each in moves}
+        assert evicted == self.pods.left, "pods left that no Migration tells of"
+        replaced = {replacement_of(each) for each in moves}
+        hits = sum(self._hit(each) for each in moves)
+        assert hits == sum(each["status"].get("outcome") == "AsPlanned" for each in moves)
+        return Landed(len(moves), hits, len(evicted & replaced))
+
+    def _hit(self, migration: Json) -> bool:
+        pod = self.pods.now.get(replacement_of(migration))
+        return pod is not None and node_of(pod) == migration["spec"]["target"]
+
+    async def _measured(self, node: str) -> str:
+        path = f"/apis/metrics.k8s.io/v1beta1/nodes/{node}"
+        found = await asyncio.to_thread(self.cluster.control_plane.api.get, path)
+        return str(found["timestamp"])
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """What moves came to."""
+
+    evictions: int
+    as_planned: int
+    again: int
+    """Replacements that were evicted themselves."""
+
+
+@asynccontextmanager
+async def episode(
+    cluster: Cluster,
+    folder: Path,
+    scenario: Scenario,
+    *,
+    seed: int,
+    settings: Mapping[str, Any],
+    load: Mapping[str, Any] = LOAD,
+) -> AsyncIterator[Episode]:
+    """Make a cluster as a scenario says, and let both programs loose on it."""
+    async with extender_running(cluster, folder, settings=load) as extender:
+        nodes = await stage(cluster, scenario, seed)
+        await use_extender(cluster, extender.url)
+        async with watched(cluster) as pods:
+            if "usageSource" not in load:
+                measured = partial(_measured, cluster, pods, list(nodes.values()))
+                await cluster.wait(measured, MEASURED_S, "all nodes are measured")
+            async with rebalancer_running(
+                cluster, folder, settings={**settings, **load}
+            ) as rebalancer:
+                yield Episode(
+                    cluster=cluster,
+                    nodes=nodes,
+                    pods=pods,
+                    before=dict(pods.now),
+                    extender=extender,
+                    rebalancer=rebalancer,
+                )
+
+
+async def _measured(cluster: Cluster, pods: Pods, nodes: Sequence[str]) -> bool:
+    """Tell whether measurements show what pods use; the first ones are of pods that start."""
+    await SYSTEM.sleep(0.5)
+    path = "/apis/metrics.k8s.io/v1beta1/nodes"
+    found = (await asyncio.to_thread(cluster.control_plane.api.get, path))["items"]
+    milli = {each["metadata"]["name"]: quantity.milli(each["usage"]["cpu"]) for each in found}
+    true = pods.percent(nodes)
+    return all(abs(milli.get(n, 0) / NODE_MILLI * 100 - true[n]) < CLOSE for n in nodes)
+
+
+def phase_of(migration: Json) -> str:
+    return str(migration.get("status", {}).get("phase", ""))
+
+
+def was_evicted(migration: Json) -> bool:
+    return "evictedAt" in migration.get("status", {})
+
+
+def replacement_of(migration: Json) -> str:
+    """Return the uid of the pod that took the moved one's place."""
+    return str(migration["status"].get("replacement", {}).get("uid", ""))

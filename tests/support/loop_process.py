@@ -1,0 +1,109 @@
+"""Rebalancers in processes of their own, which die where they are told to.
+
+Starting Python takes longer than a whole move. So one process reads everything in and is
+then copied for each rebalancer that is to die; it never runs anything itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from common.config import RebalancerConfiguration
+from rebalancer import crash
+from rebalancer.program import RebalancerOptions, run
+from tests.support.closed_loop import Loop
+from tests.support.fast_clock import FastClock
+from tests.support.loop_programs import REBALANCER
+
+PATIENCE_S = 40.0
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+class Nursery:
+    """Where rebalancers come from that do not live long."""
+
+    def __init__(self, asks: IO[str], answers: IO[str]) -> None:
+        self._asks = asks
+        self._answers = answers
+
+    async def dies(self, loop: Loop, point: str, **settings: Any) -> int:
+        """Run a rebalancer until it dies at a crash point; return its exit code."""
+        pid = await self.born(loop, point, **settings)
+        ended = asyncio.create_task(self.buried())
+        done, _ = await asyncio.wait({ended}, timeout=PATIENCE_S)
+        if not done:
+            os.kill(pid, signal.SIGKILL)
+        return await ended
+
+    async def born(self, loop: Loop, point: str = "", **settings: Any) -> int:
+        """Start a rebalancer; return the number of its process."""
+        order = {
+            "kubeconfig": str(loop.kubeconfig),
+            "settings": settings,
+            "epoch": loop.clock.epoch_s,
+            "crash_at": point,
+            "log": str(loop.folder / "rebalancer.log"),
+        }
+        self._asks.write(json.dumps(order) + "\n")
+        self._asks.flush()
+        return int(await asyncio.to_thread(self._answers.readline))
+
+    async def buried(self) -> int:
+        """Wait for the end of the rebalancer that was started last; return its exit code."""
+        return int(await asyncio.to_thread(self._answers.readline))
+
+
+@contextmanager
+def nursery() -> Iterator[Nursery]:
+    """Have rebalancers ready to be started for as long as the block lasts."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.support.loop_process"],
+        cwd=REPOSITORY,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        yield Nursery(process.stdin, process.stdout)
+        process.stdin.close()
+
+
+def main() -> None:
+    """Serve orders, one at a time: tell the number of the process, then how it ended."""
+    for line in sys.stdin:
+        order = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            _live(order)
+        print(child, flush=True)
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+def _live(order: dict[str, Any]) -> None:
+    """Be a rebalancer; never comes back."""
+    os.environ[crash.VARIABLE] = order["crash_at"]
+    with Path(order["log"]).open("a") as log:
+        os.dup2(log.fileno(), sys.stdout.fileno())
+        os.dup2(log.fileno(), sys.stderr.fileno())
+    config = RebalancerConfiguration.model_validate({**REBALANCER, **order["settings"]})
+    options = RebalancerOptions(kubeconfig=order["kubeconfig"])
+    clock = FastClock(order["epoch"])
+    try:
+        asyncio.run(run(config, options, clock=clock, announce=lambda **_: None))
+    finally:
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

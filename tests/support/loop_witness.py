@@ -1,0 +1,144 @@
+"""Sees every eviction in the moment it happens, and judges it without the product's code.
+
+The Eviction API tells a pod why it has to go, which tells its evictions from everything
+else that deletes pods. Each is held against the budgets that stand in that moment, against
+what protects a pod, and against all evictions before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from common.contract import (
+    DO_NOT_DISRUPT,
+    MIRROR_POD,
+    PREFER_NO_EVICTION,
+    RESCHEDULING_LABEL,
+    SAFE_TO_EVICT,
+)
+from common.kube.resources import (
+    DEPLOYMENTS,
+    MIGRATIONS,
+    PDBS,
+    PODS,
+    REPLICASETS,
+    STATEFULSETS,
+)
+from simulator.api import Change, Json, Store, is_ready
+
+_OWNERS = {"ReplicaSet": REPLICASETS, "StatefulSet": STATEFULSETS, "Deployment": DEPLOYMENTS}
+_REFERENCE = ("apiVersion", "kind", "name", "uid")
+_SYSTEM_PRIORITY = 2_000_000_000
+
+
+class Witness:
+    """Remembers all evictions and whatever was wrong with one."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lineages: dict[str, str] = {}
+        self.evicted: list[str] = []
+        """The uids of evicted pods, in order."""
+        self.complaints: list[str] = []
+        store.subscribe(PODS, self._on_pod)
+
+    def check(self) -> None:
+        """Fail if anything was wrong."""
+        assert not self.complaints, self.complaints
+
+    def _on_pod(self, change: Change) -> None:
+        pod = change.obj
+        uid = pod["metadata"]["uid"]
+        if uid in self.evicted or not _is_evicted(pod):
+            return
+        self.evicted.append(uid)
+        self.complaints += [
+            *self._against_budgets(pod),
+            *self._against_protection(pod),
+            *self._against_repetition(pod),
+        ]
+
+    def _against_budgets(self, pod: Json) -> Iterator[str]:
+        meta = pod["metadata"]
+        for budget in self._store.list(PDBS, meta["namespace"]):
+            wanted: Json = budget["spec"]["selector"].get("matchLabels") or {}
+            if not wanted or not _has(pod, wanted):
+                continue
+            covered = [p for p in self._store.list(PODS, meta["namespace"]) if _has(p, wanted)]
+            healthy = [p for p in covered if is_ready(p) and not _is_ending(p) and p != pod]
+            healthy = [p for p in healthy if p["metadata"]["uid"] != meta["uid"]]
+            if is_ready(pod) and len(healthy) < _least(budget):
+                words = f"{len(healthy)} healthy, {_least(budget)} wanted"
+                yield f"{meta['name']} was evicted against {budget['metadata']['name']}: {words}"
+
+    def _against_protection(self, pod: Json) -> Iterator[str]:
+        meta, spec = pod["metadata"], pod["spec"]
+        notes, labels = meta.get("annotations") or {}, meta.get("labels") or {}
+        owners = {owner["kind"] for owner in meta.get("ownerReferences") or ()}
+        protected = {
+            "its namespace": meta["namespace"] in ("kube-system", "kube-public"),
+            "its DaemonSet": "DaemonSet" in owners,
+            "being a mirror pod": MIRROR_POD in notes,
+            SAFE_TO_EVICT: notes.get(SAFE_TO_EVICT) == "false",
+            DO_NOT_DISRUPT: notes.get(DO_NOT_DISRUPT) == "true",
+            PREFER_NO_EVICTION: PREFER_NO_EVICTION in notes,
+            RESCHEDULING_LABEL: labels.get(RESCHEDULING_LABEL) == "disabled",
+            "its priority": spec.get("priority", 0) >= _SYSTEM_PRIORITY,
+        }
+        for why, holds in protected.items():
+            if holds:
+                yield f"{meta['name']} was evicted, protected by {why}"
+
+    def _against_repetition(self, pod: Json) -> Iterator[str]:
+        lineage = self._lineage(pod)
+        if lineage in self._lineages:
+            yield f"{pod['metadata']['name']} was evicted, as {self._lineages[lineage]} before it"
+        self._lineages[lineage] = pod["metadata"]["name"]
+
+    def _lineage(self, pod: Json) -> str:
+        """Return what a pod and its replacements have in common."""
+        meta = pod["metadata"]
+        owners = meta.get("ownerReferences") or ()
+        if owners and owners[0]["kind"] == "StatefulSet":
+            return f"{meta['namespace']}/{meta['name']}"
+        moves = self._store.list(MIGRATIONS)
+        before = {
+            m["status"]["replacement"]["uid"]: m["spec"]["pod"]["uid"]
+            for m in moves
+            if (m.get("status") or {}).get("replacement")
+        }
+        uid: str = meta["uid"]
+        while uid in before:
+            uid = before[uid]
+        return uid
+
+
+def root_of(store: Store, owner: Json, namespace: str) -> Json:
+    """Return a reference to the workload that a person would name, from a pod's owner."""
+    found = store.find(_OWNERS[owner["kind"]], owner["name"], namespace) or {}
+    above = (found.get("metadata", {}).get("ownerReferences") or [None])[0]
+    chosen: Json = above or owner
+    return {key: chosen[key] for key in _REFERENCE}
+
+
+def _is_evicted(pod: Json) -> bool:
+    conditions = pod.get("status", {}).get("conditions") or ()
+    told = any(c.get("reason") == "EvictionByEvictionAPI" for c in conditions)
+    return told and _is_ending(pod)
+
+
+def _is_ending(pod: Json) -> bool:
+    return "deletionTimestamp" in pod["metadata"]
+
+
+def _has(pod: Json, labels: Json) -> bool:
+    found = pod["metadata"].get("labels") or {}
+    return all(found.get(key) == value for key, value in labels.items())
+
+
+def _least(budget: Json) -> int:
+    """Return how many healthy pods a budget asks for; whole numbers only."""
+    spec = budget["spec"]
+    if "minAvailable" in spec:
+        return int(spec["minAvailable"])
+    return int(budget["status"].get("expectedPods", 0)) - int(spec["maxUnavailable"])

@@ -1,0 +1,233 @@
+"""The simulator's scenarios on the real control plane, and what becomes of their pods.
+
+The same manifests as on the simulator; pods are bound where the scenario wants them, past
+the scheduler, which must not run meanwhile. What nodes really use is known from the
+manifests, so that nothing here rests on what the programs under test believe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable
+from itertools import cycle
+from typing import TYPE_CHECKING, Any
+
+from common.cluster import quantity
+from simulator import build
+from simulator.dice import Dice
+from simulator.scenarios import Scenario
+from simulator.scenarios.manifests import names_of, workload_manifests
+from simulator.scenarios.placing import Piece, Place, place
+from simulator.scenarios.schema import Pool, Workload
+from tests.support.cluster import Cluster
+from tests.support.conformance import open_http
+
+if TYPE_CHECKING:
+    import httpx
+
+PATIENCE_S = 60.0
+NODE_MILLI, NODE_BYTES, NODE_PODS = 8_000, 32 * 2**30, 110
+
+Json = dict[str, Any]  # Any: the nesting of Kubernetes' objects
+
+
+class Pods:
+    """All pods of a test as a watch tells of them, one event after the other."""
+
+    def __init__(self, namespace: str, found: Iterable[Json]) -> None:
+        self.namespace = namespace
+        self.now: dict[str, Json] = {uid_of(pod): pod for pod in found}
+        self.ever: dict[str, Json] = dict(self.now)
+        self.checks: list[Callable[[], None]] = []
+        """Called after each event; what they raise fails the test."""
+
+    @property
+    def left(self) -> set[str]:
+        """Uids of the pods that are gone or going."""
+        return {uid for uid in self.ever if uid not in self.now or ending(self.now[uid])}
+
+    @property
+    def settled(self) -> bool:
+        """Tell whether every pod is Ready and nobody is leaving."""
+        return all(is_ready(pod) and not ending(pod) for pod in self.now.values())
+
+    def on(self, node: str) -> list[Json]:
+        return [pod for pod in self.now.values() if node_of(pod) == node]
+
+    def percent(self, nodes: Iterable[str]) -> dict[str, float]:
+        """Return what pods use of each node's CPU; whoever is leaving does not count."""
+        used: Counter[str] = Counter()
+        for pod in self.now.values():
+            if not ending(pod):
+                used[node_of(pod)] += use_of(pod)
+        return {node: used[node] / NODE_MILLI * 100 for node in nodes}
+
+    async def follow(self, http: httpx.AsyncClient, version: str) -> None:
+        """Take in all changes since a version, for ever."""
+        params = {"watch": "1", "resourceVersion": version, "timeoutSeconds": "3600"}
+        path = pods_path(self.namespace)
+        async with http.stream("GET", path, params=params, timeout=None) as answer:
+            async for line in answer.aiter_lines():
+                self._take(json.loads(line))
+        raise AssertionError("the watch of pods has ended")
+
+    def _take(self, event: Json) -> None:
+        pod = event["object"]
+        assert event["type"] in ("ADDED", "MODIFIED", "DELETED"), event
+        self.ever[uid_of(pod)] = pod
+        if event["type"] == "DELETED":
+            self.now.pop(uid_of(pod), None)
+        else:
+            self.now[uid_of(pod)] = pod
+        for check in self.checks:
+            check()
+
+
+@contextlib.asynccontextmanager
+async def watched(cluster: Cluster) -> AsyncIterator[Pods]:
+    """Watch the pods of a test; a check that failed fails the block at its end."""
+    async with open_http(cluster.kubeconfig) as http:
+        found = (await http.get(pods_path(cluster.namespace))).raise_for_status().json()
+        pods = Pods(cluster.namespace, found["items"])
+        following = asyncio.create_task(pods.follow(http, found["metadata"]["resourceVersion"]))
+        try:
+            yield pods
+        finally:
+            following.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await following
+
+
+async def stage(cluster: Cluster, scenario: Scenario, seed: int) -> dict[str, str]:
+    """Stop the scheduler and make a scenario; return its nodes by their names in it."""
+    await cluster.stop("kube-scheduler")
+    nodes: dict[str, str] = {}
+    for pool in (pool for pool in scenario.pools if not pool.joins_after):
+        nodes |= await join(cluster, pool)
+    for workload in scenario.workloads:
+        here = workload.model_copy(update={"namespace": cluster.namespace})
+        await cluster.create(workload_manifests(here))
+    await _place(cluster, scenario, nodes, seed)
+    await cluster.wait(lambda: _run(cluster), PATIENCE_S, "all pods run")
+    return nodes
+
+
+async def join(cluster: Cluster, pool: Pool) -> dict[str, str]:
+    """Let the nodes of a pool join; return their names here by those in the scenario."""
+    made = await cluster.add_nodes(
+        pool.count, cpu=pool.cpu, memory=pool.memory, pods=pool.pods, zones=len(pool.zones)
+    )
+    return {f"{pool.name}-{number}": name for number, name in enumerate(made, 1)}
+
+
+async def _place(cluster: Cluster, scenario: Scenario, nodes: dict[str, str], seed: int) -> None:
+    wanted = {name: w.replicas for w in scenario.workloads for name in names_of(w)}
+    made = await cluster.wait(lambda: _made(cluster, wanted), PATIENCE_S, "all pods are made")
+    places = _places(scenario, nodes, seed)
+    where: dict[str, str] = {}
+    by_app: dict[str, list[Json]] = {name: [] for name in wanted}
+    for pod in made:
+        by_app[app_of(pod)].append(pod)
+    for workload in scenario.workloads:
+        for name in names_of(workload):
+            where |= _pinned(workload, by_app[name], nodes, places)
+    rest = [_piece(pod) for pod in made if pod["metadata"]["name"] not in where]
+    where |= place(rest, list(places.values()))
+    await _bind(cluster, where)
+
+
+def _pinned(
+    workload: Workload, pods: list[Json], nodes: dict[str, str], places: dict[str, Place]
+) -> dict[str, str]:
+    """Return where a workload's pods are said to be; they take up what is there."""
+    if not workload.nodes:
+        return {}
+    found = {}
+    for pod, name in zip(pods, cycle(workload.nodes)):
+        found[pod["metadata"]["name"]] = nodes[name]
+        there, piece = places[nodes[name]], _piece(pod)
+        there.take(piece)
+        there.target_milli -= piece.usage_milli
+        there.used_milli -= piece.usage_milli
+    return found
+
+
+def _places(scenario: Scenario, nodes: dict[str, str], seed: int) -> dict[str, Place]:
+    """Draw which nodes are the hot ones, and how hot."""
+    dice = Dice(seed)
+    drawn = sorted(nodes, key=lambda name: dice.share("hot", name))
+    levels = [level for level in scenario.load for _ in range(level.nodes)]
+    found = {}
+    for name, level in zip(drawn, levels, strict=True):
+        percent = dice.between(level.least, level.most, "level", name)
+        milli = NODE_MILLI * percent / 100
+        found[nodes[name]] = Place(nodes[name], milli, NODE_MILLI, NODE_BYTES, NODE_PODS)
+    return found
+
+
+def _piece(pod: Json) -> Piece:
+    asked = pod["spec"]["containers"][0]["resources"]["requests"]
+    name, cpu, memory = pod["metadata"]["name"], asked["cpu"], asked["memory"]
+    return Piece(name, app_of(pod), use_of(pod), quantity.milli(cpu), quantity.whole(memory))
+
+
+async def _made(cluster: Cluster, wanted: dict[str, int]) -> list[Json]:
+    """Return the pods of these workloads once all exist."""
+    found = [pod for pod in await _list(cluster) if app_of(pod) in wanted]
+    done = Counter(map(app_of, found)) == Counter(wanted)
+    return sorted(found, key=lambda pod: str(pod["metadata"]["name"])) if done else []
+
+
+async def _run(cluster: Cluster) -> bool:
+    return all(is_ready(pod) for pod in await _list(cluster))
+
+
+async def _list(cluster: Cluster) -> list[Json]:
+    path = pods_path(cluster.namespace)
+    found: list[Json] = (await asyncio.to_thread(cluster.control_plane.api.get, path))["items"]
+    return found
+
+
+async def _bind(cluster: Cluster, where: dict[str, str]) -> None:
+    """Do what a scheduler does in the end."""
+    api, path = cluster.control_plane.api, pods_path(cluster.namespace)
+
+    def one(name: str, node: str) -> None:
+        target = {"apiVersion": "v1", "kind": "Node", "name": node}
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
+        api.request("POST", f"{path}/{name}/binding", body)
+
+    await asyncio.gather(*(asyncio.to_thread(one, *each) for each in where.items()))
+
+
+def pods_path(namespace: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/pods"
+
+
+def uid_of(pod: Json) -> str:
+    return str(pod["metadata"]["uid"])
+
+
+def app_of(pod: Json) -> str:
+    return str(pod["metadata"].get("labels", {}).get("app", ""))
+
+
+def node_of(pod: Json) -> str:
+    return str(pod["spec"].get("nodeName", ""))
+
+
+def use_of(pod: Json) -> int:
+    """Return the CPU that a pod really uses."""
+    return quantity.milli(pod["metadata"].get("annotations", {}).get(build.USAGE_CPU, "0"))
+
+
+def ending(pod: Json) -> bool:
+    return "deletionTimestamp" in pod["metadata"]
+
+
+def is_ready(pod: Json) -> bool:
+    conditions = pod.get("status", {}).get("conditions", ())
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
