@@ -32,7 +32,9 @@ INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code."""
     options = _parser().parse_args(arguments)
-    signal.signal(signal.SIGTERM, _interrupt)
+    # Ctrl-C as well: a shell starts its background jobs deaf to it, and Python leaves it so.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
     try:
         return int(options.run(options))
     except ControlPlaneError as error:

@@ -202,7 +202,7 @@ class Intents:
         self._slots.add(slot)
         self._first_deadline_s = min(self._first_deadline_s, migration.deadline_s)
         if self._live:
-            self._settle([slot])
+            self._settle([slot], sure=True)
 
     def _close(self, migration: MigrationRecord) -> None:
         slot = self._slots.get(migration.name)
@@ -235,13 +235,22 @@ class Intents:
         if not self._slots:
             self._gone.clear()
 
-    def _settle(self, slots: Collection[Slot]) -> None:
-        """Find out which slots of one key existing pods have filled already."""
+    def _settle(self, slots: Collection[Slot], *, sure: bool = False) -> None:
+        """Find out which slots of one key existing pods have filled already.
+
+        `sure` leaves out pods of the Migration's own second. Nothing is evicted before we
+        know of it, so while we watch such a pod is a sibling that was there before.
+        """
         for slot in slots:
             self._believe_status(slot)
         slots = [slot for slot in slots if slot.free]
         pods = candidates(slots[0].migration, self._cluster()) if slots else ()
-        pairs = [(s, p) for s in slots for p in pods if has_replaced(s.migration, p)]
+        pairs = [
+            (s, p)
+            for s in slots
+            for p in pods
+            if has_replaced(s.migration, p) and not (sure and p.created_s <= s.migration.created_s)
+        ]
         for slot, pod in sorted(pairs, key=_closeness):
             if slot.free and self._unattached(pod.uid):
                 self._slots.take(slot, pod.uid)

@@ -424,6 +424,14 @@ async def test_an_older_pod_of_the_same_second_is_not_taken_for_the_replacement(
     assert world.target(world.pod()) == "n2"
 
 
+async def test_a_sibling_of_the_same_second_on_the_target_is_no_replacement() -> None:
+    world = IntentWorld()
+    world.pod(node="n2")
+    name = world.move(world.pod(node="n1"), target="n2")
+    assert world.states() == {name: "open"}
+    assert world.target(world.pod()) == "n2"
+
+
 async def test_the_rebalancer_names_a_replacement_that_we_did_not_see_land() -> None:
     world = IntentWorld()
     name, first = await moved(world)
@@ -467,8 +475,8 @@ async def test_a_migration_made_anew_under_its_name_begins_afresh() -> None:
             spec=before.spec,
         )
     )
-    assert world.states() == {name: "filled"}  # by the pod that is on the target
-    assert world.counted() == {"AsPlanned": 2}
+    assert world.states() == {name: "open"}
+    assert world.counted() == {"AsPlanned": 1}
 
 
 async def test_rows_say_what_each_intent_waits_for() -> None:
