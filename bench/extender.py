@@ -24,11 +24,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import quantiles
-from typing import Any
 
 import httpx
 import msgspec
 
+from bench.process import extender, memory_mb, running
 from bench.synthetic import Cluster, Size, kubeconfig, serve
 
 SIZES = (100, 500, 1_000, 5_000)
@@ -37,11 +37,7 @@ BUDGETS = {500: ((0.5, "0.0005"), (0.99, "0.002")), 5_000: ((0.99, "0.005"),)}
 """Shares of answers that are promised within so many seconds."""
 CHUNK = 25
 """Requests that are made ready before they are asked one right after the other."""
-CONFIG = """\
-apiVersion: evenkeel.io/v1alpha1
-kind: ExtenderConfiguration
-usageSource: metrics-server
-"""
+SETTINGS = "usageSource: metrics-server\n"
 
 
 def main() -> None:
@@ -54,21 +50,21 @@ def main() -> None:
         _echo()
         return
     print(f"{options.nodes} nodes, {options.pods} pods, {options.rate} watch events a second")
-    with _cluster(options) as port, _extender(port) as (extender, health, pid):
-        print(f"  ready after {_until_ready(health):.1f} s, {_memory_mb(pid):.0f} MB resident")
-        with _program([sys.executable, "-m", "bench.extender", "echo"]) as (_, line):
-            _measure(options, port, (extender, health), line.strip())
-        print(f"  afterwards {_memory_mb(pid):.0f} MB resident")
+    with _cluster(options) as port, _extender(port) as (service, health, pid):
+        print(f"  ready after {_until_ready(health):.1f} s, {memory_mb(pid=pid):.0f} MB resident")
+        with running([sys.executable, "-m", "bench.extender", "echo"]) as (_, line):
+            _measure(options, port, (service, health), line)
+        print(f"  afterwards {memory_mb(pid=pid):.0f} MB resident")
 
 
 def _measure(options: argparse.Namespace, port: str, where: tuple[str, str], echo: str) -> None:
-    extender, health = where
+    service, health = where
     titles = f"{'p50':>9}{'p90':>9}{'p99':>9}{'p50 ÷ echo':>12}"
     print(f"  {'verb':11}{'nodes':>6}{titles}   at the service")
     with _events(port, options.rate):
         for count in (size for size in SIZES if size <= options.nodes):
             before = _histogram(health)
-            found = _interleaved(count, extender, echo, options)
+            found = _interleaved(count, service, echo, options)
             after = _histogram(health)
             for verb, (ours, theirs) in found.items():
                 spent = {key: after[key] - before.get(key, 0.0) for key in after}
@@ -76,12 +72,12 @@ def _measure(options: argparse.Namespace, port: str, where: tuple[str, str], ech
 
 
 def _interleaved(
-    count: int, extender: str, echo: str, options: argparse.Namespace
+    count: int, service: str, echo: str, options: argparse.Namespace
 ) -> dict[str, tuple[list[float], list[float]]]:
     """Ask both as kube-scheduler does, verb after verb for each pod; return milliseconds."""
     cluster = Cluster(Size(options.nodes, options.calls))
     found: dict[str, tuple[list[float], list[float]]] = {verb: ([], []) for verb in VERBS}
-    with _Connection(extender) as ours, _Connection(echo) as theirs:
+    with _Connection(service) as ours, _Connection(echo) as theirs:
         for first in range(0, options.calls, CHUNK):
             asked = [
                 (verb, _body(verb, cluster, number, count))
@@ -202,30 +198,16 @@ def _echo() -> None:
 @contextmanager
 def _cluster(options: argparse.Namespace) -> Iterator[str]:
     size = ["--nodes", str(options.nodes), "--pods", str(options.pods)]
-    with _program([sys.executable, "-m", "bench.extender", "serve", *size]) as (_, line):
-        yield line.strip()
+    with running([sys.executable, "-m", "bench.extender", "serve", *size]) as (_, line):
+        yield line
 
 
 @contextmanager
 def _extender(port: str) -> Iterator[tuple[str, str, int]]:
-    with tempfile.TemporaryDirectory() as folder:
-        config = Path(folder) / "extender.yaml"
-        config.write_text(CONFIG)
-        flags = ["--config", str(config), "--kubeconfig", kubeconfig(Path(folder), port)]
-        command = [sys.executable, "-m", "extender", "--port", "0", "--health-port", "0", *flags]
-        with _program(command) as (pid, line):
-            where: dict[str, Any] = json.loads(line)
-            yield where["extender"], where["health"], pid
-
-
-@contextmanager
-def _program(command: list[str]) -> Iterator[tuple[int, str]]:
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            yield process.pid, process.stdout.readline()
-        finally:
-            process.terminate()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with extender(SETTINGS, kubeconfig(folder, port), folder) as (process, where):
+            yield where["extender"], where["health"], process.pid
 
 
 @contextmanager
@@ -252,11 +234,6 @@ def _until_ready(health: str) -> float:
             return time.perf_counter() - started
         time.sleep(0.1)
     sys.exit(httpx.get(f"http://{health}/readyz").text)
-
-
-def _memory_mb(pid: int) -> float:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) / 1024
 
 
 def _options() -> argparse.Namespace:

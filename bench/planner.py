@@ -34,6 +34,7 @@ from bench.crowd import (
     too_hot,
 )
 from bench.peer import peer
+from bench.process import memory_mb
 from common.config import RebalancerConfiguration, Strategy
 from common.fit import FitIndex, World
 from common.kube.timestamps import parse_time
@@ -135,7 +136,7 @@ def measure(found: Crowd, *, spread: bool = False) -> Measured:
     busy_s = time.process_time()
     plan_s, plan = _timed(lambda: make_plan(demand))
     busy_s = time.process_time() - busy_s
-    return Measured(plan, look_s, plan_s, busy_s, _memory_mb("VmHWM") - before_mb)
+    return Measured(plan, look_s, plan_s, busy_s, memory_mb("VmHWM") - before_mb)
 
 
 def demand_of(look: Look) -> Demand:
@@ -173,12 +174,7 @@ def _timed(work: Callable[[], T]) -> tuple[float, T]:
 def _reset_peak() -> float:
     """Let the kernel forget the peak; return what is in memory now."""
     Path("/proc/self/clear_refs").write_text("5")
-    return _memory_mb("VmRSS")
-
-
-def _memory_mb(line: str) -> float:
-    status = Path("/proc/self/status").read_text()
-    return int(status.split(f"{line}:")[1].split()[0]) / 1024
+    return memory_mb("VmRSS")
 
 
 def _beside_the_peer(nodes: int) -> None:

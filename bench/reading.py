@@ -21,6 +21,7 @@ from typing import Any
 
 import httpx
 
+from bench.process import memory_mb
 from bench.synthetic import Size, kubeconfig, serve
 from common.clock import SYSTEM
 from common.cluster.reader import ClusterReader
@@ -99,7 +100,7 @@ def _ours(options: argparse.Namespace) -> None:
 
 
 async def _read(options: argparse.Namespace) -> Figures:
-    before = _memory_mb("VmRSS")
+    before = memory_mb("VmRSS")
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         config = kubeconfig(Path(folder), options.port)
@@ -109,11 +110,11 @@ async def _read(options: argparse.Namespace) -> Figures:
             )
             task = asyncio.create_task(reader.run())
             await reader.wait_synced()
-            found = {"sync_s": time.perf_counter() - started, "rss_mb": _memory_mb("VmRSS")}
+            found = {"sync_s": time.perf_counter() - started, "rss_mb": memory_mb("VmRSS")}
             found |= {"grown_mb": found["rss_mb"] - before}
             found |= await _watch_events(reader, options)
             found |= _snapshots(reader)
-            found |= {"peak_mb": _memory_mb("VmHWM")}
+            found |= {"peak_mb": memory_mb("VmHWM")}
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
     return found
@@ -152,7 +153,7 @@ def _snapshots(reader: ClusterReader) -> Figures:
 
 
 def _official(options: argparse.Namespace) -> None:
-    before = _memory_mb("VmRSS")
+    before = memory_mb("VmRSS")
     from kubernetes import client, config
     from kubernetes.informer import SharedInformer
 
@@ -163,7 +164,7 @@ def _official(options: argparse.Namespace) -> None:
         informer.start()
         while len(informer.cache.list()) < options.pods:
             time.sleep(0.01)
-        found = {"sync_s": time.perf_counter() - started, "rss_mb": _memory_mb("VmRSS")}
+        found = {"sync_s": time.perf_counter() - started, "rss_mb": memory_mb("VmRSS")}
         found |= {"grown_mb": found["rss_mb"] - before}
         seen: list[Any] = []
         informer.add_event_handler("MODIFIED", seen.append)
@@ -175,11 +176,6 @@ def _official(options: argparse.Namespace) -> None:
         found["event_us"] = (time.process_time() - spent) / options.events * 1e6
     print(json.dumps(found), flush=True)
     os._exit(0)  # its thread sits in a watch that never ends
-
-
-def _memory_mb(field: str) -> float:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith(field)).split()[1]) / 1024
 
 
 def _timed(work: Any, times: int) -> float:

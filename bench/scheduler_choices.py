@@ -22,7 +22,6 @@ import re
 import statistics
 import tempfile
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -44,7 +43,7 @@ from tests.support.extender_process import (
     extender_running,
     seen_migrations,
 )
-from tests.support.landing import Json, Landing, waiting_reason
+from tests.support.landing import Json, Landing, another, hits, waiting_reason
 
 WEIGHTS = (1, 2, 3, 5, 6, 8, 12)
 TIMEOUTS = ("100ms", "200ms", "500ms", "1s")
@@ -303,7 +302,7 @@ async def _hits(bench: Bench, prefix: str, change: Change) -> int:
         await bench.landing.begin(name, REPLICAS)
     before = await _all_bound(bench, names, frozenset())
     nodes = sorted(await bench.extender.nodes())
-    moves = [(pod, _target(nodes, pod, turn)) for turn, pod in enumerate(before)]
+    moves = [(pod, another(nodes, pod, turn)) for turn, pod in enumerate(before)]
     version = await bench.landing.plan(moves)
 
     async def seen() -> bool:
@@ -312,8 +311,7 @@ async def _hits(bench: Bench, prefix: str, change: Change) -> int:
     await bench.cluster.wait(seen, PATIENCE_S, "the extender has all intents")
     await bench.landing.evict(before)
     after = await _all_bound(bench, names, frozenset(pod["metadata"]["uid"] for pod in before))
-    landed = Counter((_app(pod), pod["spec"]["nodeName"]) for pod in after)
-    return (landed & Counter((_app(pod), target) for pod, target in moves)).total()
+    return hits(after, moves)
 
 
 async def _all_bound(bench: Bench, names: Sequence[str], gone: frozenset[str]) -> list[Json]:
@@ -324,15 +322,6 @@ async def _all_bound(bench: Bench, names: Sequence[str], gone: frozenset[str]) -
 
     found: list[Json] = await bench.cluster.wait(bound, PATIENCE_S, "all pods have nodes")
     return found
-
-
-def _target(nodes: Sequence[str], pod: Json, turn: int) -> str:
-    others = [node for node in nodes if node != pod["spec"]["nodeName"]]
-    return others[turn * 7 % len(others)]
-
-
-def _app(pod: Json) -> str:
-    return str(pod["metadata"]["labels"]["app"])
 
 
 async def _rate(bench: Bench, change: Change) -> float:

@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import json
 import os
 import re
 import statistics
@@ -34,6 +33,7 @@ from typing import Any
 import httpx
 import yaml
 
+from bench.process import extender, running
 from common.clock import SYSTEM
 from common.kube.client import KubeClient, connect
 from controlplane.cluster import ControlPlane, Wanted, up
@@ -51,17 +51,7 @@ BUDGET = 0.95
 PATIENCE_S = 180.0
 VERSION = re.compile(rb'"resourceVersion":"(\d+)"')
 AT_ONCE = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
-# Until the shipped configuration names one.
-EXTENDER = {
-    "urlPrefix": "http://127.0.0.1:8888",
-    "filterVerb": "filter",
-    "prioritizeVerb": "prioritize",
-    "preemptVerb": "preempt",
-    "weight": 5,
-    "nodeCacheCapable": True,
-    "ignorable": True,
-    "httpTimeout": "1s",
-}
+SETTINGS = "usageSource: requests\n"
 
 Calls = Callable[[], tuple[int, int]]
 """Tells how often filter and prioritize were asked."""
@@ -135,9 +125,7 @@ class Stand:
         config = yaml.safe_load(SHIPPED.read_text())
         config["clientConnection"] |= {"qps": 5000, "burst": 5000}
         if url is None:
-            config.pop("extenders", None)
-        else:
-            config.setdefault("extenders", [EXTENDER])
+            del config["extenders"]
         path = self._folder / "scheduler-config.yaml"
         path.write_text(yaml.safe_dump(config))
         return path
@@ -148,42 +136,16 @@ class Stand:
 
     @contextlib.contextmanager
     def _go(self) -> Iterator[tuple[str, Calls]]:
-        with _running([str(self._noop)], self._folder / "go.log") as address:
+        with running([str(self._noop)], log=self._folder / "go.log") as (_, address):
             url = f"http://{address}"
             yield url, lambda: _go_calls(url)
 
     @contextlib.contextmanager
     def _ours(self) -> Iterator[tuple[str, Calls]]:
-        config = self._folder / "extender.yaml"
-        config.write_text(
-            "apiVersion: evenkeel.io/v1alpha1\nkind: ExtenderConfiguration\nusageSource: requests\n"
-        )
-        flags = ["--config", str(config), "--kubeconfig", str(self._plane.kubeconfig)]
-        command = [sys.executable, "-m", "extender", *flags, "--port", "0", "--health-port", "0"]
-        with _running(command, self._folder / "ours.log") as line:
-            said = json.loads(line)
+        with extender(SETTINGS, str(self._plane.kubeconfig), self._folder) as (_, said):
             health = f"http://{said['health']}"
             until(lambda: _is_ready(health), timeout_s=PATIENCE_S, what="ours did not get ready")
             yield f"http://{said['extender']}", lambda: _our_calls(health)
-
-
-@contextlib.contextmanager
-def _running(command: Sequence[str], log: Path) -> Iterator[str]:
-    """Run an extender; give the line that it prints at start."""
-    with (
-        log.open("a") as errors,
-        subprocess.Popen(
-            command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=errors, text=True
-        ) as process,
-    ):
-        try:
-            assert process.stdout is not None
-            line = process.stdout.readline().strip()
-            if not line:
-                raise SystemExit(f"{command[0]} did not start: {log.read_text()[-2000:]}")
-            yield line
-        finally:
-            process.terminate()
 
 
 def _is_ready(url: str) -> bool:

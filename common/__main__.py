@@ -20,8 +20,8 @@ from rich.text import Text
 
 from common.clock import Clock, within
 from common.config import ExtenderConfiguration
+from common.connecting import connected
 from common.health import Health
-from common.kube.client import connect
 from common.load import NodeLoad
 from common.metrics import Metrics
 from common.observer import Belief, Observer
@@ -46,13 +46,7 @@ async def run(
     metrics = Metrics("common")
     health = Health(metrics)
     async with (
-        connect(
-            kubeconfig=options.kubeconfig,
-            context=options.context,
-            qps=config.client_connection.qps,
-            burst=config.client_connection.burst,
-            clock=clock,
-        ) as client,
+        connected(config, options, clock=clock) as client,
         health.serving(options.bind_address, options.health_port) as address,
     ):
         # Asked first: a wrong address, certificate or token is said at once and plainly.

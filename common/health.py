@@ -37,7 +37,8 @@ Endpoint = Callable[[Request], Any]
 # Longer than Prometheus' usual interval, so that a scrape finds its connection again.
 _KEEP_ALIVE_S: Final = 75
 _GRACE_S: Final = 2
-_HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+"""Go with every page of the health port."""
 
 
 class CannotListen(Exception):
@@ -105,7 +106,7 @@ class Health:
         return _answer(request, self._live | self._ready)
 
     async def _render(self, _: Request) -> Response:
-        headers = _HEADERS | {"Content-Type": CONTENT_TYPE}
+        headers = HEADERS | {"Content-Type": CONTENT_TYPE}
         return Response(self._metrics.render(), headers=headers)
 
 
@@ -115,7 +116,7 @@ def _answer(request: Request, checks: Mapping[str, Check]) -> Response:
     verdict = f"{request.url.path.lstrip('/')} check {'failed' if failed else 'passed'}"
     listing = "\n".join([*map(str, findings), verdict])
     text = listing if failed or "verbose" in request.query_params else "ok"
-    return PlainTextResponse(f"{text}\n", status_code=503 if failed else 200, headers=_HEADERS)
+    return PlainTextResponse(f"{text}\n", status_code=503 if failed else 200, headers=HEADERS)
 
 
 def _asked(check: Check) -> str | None:

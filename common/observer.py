@@ -30,16 +30,13 @@ from common.load import (
     LoadSettings,
     LoadView,
 )
+from common.load.book import go_on
 from common.metrics import Metrics
 from common.usage import SourceKind, UsageError, UsageSource
 from common.usage.auto import open_source
 from common.usage.prometheus import PrometheusSettings, Queries
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
-
-
-def _go_on() -> None:
-    """Nothing is more urgent."""
 
 
 class Belief(NamedTuple):
@@ -60,7 +57,7 @@ class Observer:
         clock: Clock,
         metrics: Metrics,
         readings: Sequence[Reading] | None = None,
-        breathe: Callable[[], None] = _go_on,
+        breathe: Callable[[], None] = go_on,
     ) -> None:
         """`breathe` is called often by the thread that takes samples in, and may pause it."""
         self._client = client

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from starlette.responses import Response
 
+from common.health import HEADERS
 from extender.explaining import NodeRow
 from extender.intents import IntentRow
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-_HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 _NODE_TITLES: Final = ("NODE", "CPU", "MEMORY", "USE", "REQUESTED", "SCORE", "WHY")
 _INTENT_TITLES: Final = ("INTENT", "POD", "FROM", "TO", "STATE", "NODE")
 
@@ -40,13 +40,13 @@ def nodes_page(
 
 def _as_json(nodes: Sequence[NodeRow], intents: Sequence[IntentRow]) -> Response:
     body = msgspec.json.encode({"nodes": _fullest_first(nodes), "intents": list(intents)})
-    return Response(body, media_type="application/json", headers=_HEADERS)
+    return Response(body, media_type="application/json", headers=HEADERS)
 
 
 def _as_text(nodes: Sequence[NodeRow], intents: Sequence[IntentRow]) -> Response:
     parts = (_nodes(_fullest_first(nodes)), _intents(intents))
     text = "\n\n".join(filter(None, parts))
-    return Response(f"{text}\n", media_type="text/plain", headers=_HEADERS)
+    return Response(f"{text}\n", media_type="text/plain", headers=HEADERS)
 
 
 def _fullest_first(rows: Sequence[NodeRow]) -> list[NodeRow]:

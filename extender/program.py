@@ -11,7 +11,7 @@ import asyncio
 import ipaddress
 import random
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,8 +19,9 @@ from common.clock import Clock
 from common.cluster.reader import MIGRATION_READING, READINGS
 from common.cluster.records import PodRecord, PodUid
 from common.config import ExtenderConfiguration, load_settings_hash
+from common.connecting import connected
 from common.health import Health, address_of, listen, serving
-from common.kube.client import KubeClient, connect
+from common.kube.client import KubeClient
 from common.kube.own import own_identity, own_namespace
 from common.kube.resources import MIGRATIONS, NODES, PODS
 from common.metrics import Metrics
@@ -70,7 +71,8 @@ async def run(
     health = Health(metrics)
     async with AsyncExitStack() as stack:
         client, own_client = [
-            await stack.enter_async_context(_connected(config, options, clock)) for _ in range(2)
+            await stack.enter_async_context(connected(config, options, clock=clock))
+            for _ in range(2)
         ]
         way = RightOfWay()
         parts = _Parts.of(
@@ -203,18 +205,6 @@ def _count_tasks(metrics: Metrics) -> None:
     loop = asyncio.get_running_loop()
     gauge = metrics.gauge("event_loop_tasks", "Tasks that have not ended.")
     gauge.set_function(lambda: float(len(asyncio.all_tasks(loop))))
-
-
-def _connected(
-    config: ExtenderConfiguration, options: ExtenderOptions, clock: Clock
-) -> AbstractAsyncContextManager[KubeClient]:
-    return connect(
-        kubeconfig=options.kubeconfig,
-        context=options.context,
-        qps=config.client_connection.qps,
-        burst=config.client_connection.burst,
-        clock=clock,
-    )
 
 
 def _tls(options: ExtenderOptions, clock: Clock) -> ServerTls | None:

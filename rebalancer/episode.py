@@ -13,8 +13,9 @@ from typing import Final
 
 import structlog
 
-from common.cluster.migrations import MigrationRecord, Phase
+from common.cluster.migrations import MigrationRecord
 from common.metrics import Metrics
+from rebalancer.evictability import took_place
 from rebalancer.planner import Plan
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
@@ -63,7 +64,7 @@ class Episode:
         """Count the Migrations of this episode whose pod was evicted."""
         for name in sorted(self._waiting):
             found = migrations.get(name)
-            if found is not None and _took_place(found):
+            if found is not None and took_place(found):
                 self._evicted.add(name)
             if found is not None and not found.open:
                 self._waiting.discard(name)
@@ -111,7 +112,3 @@ class EpisodeBook:
     def _tell(self) -> None:
         self._evictions.set(self._episode.evictions)
         self._bound.set(self._episode.lower_bound)
-
-
-def _took_place(migration: MigrationRecord) -> bool:
-    return migration.phase == Phase.COMPLETED or bool(migration.replacement_uid)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 
 import structlog
@@ -18,8 +17,9 @@ import structlog
 from common.clock import Clock
 from common.cluster.reader import MIGRATION_READING, READINGS, Reading
 from common.config import RebalancerConfiguration
+from common.connecting import connected
 from common.health import Health
-from common.kube.client import KubeClient, connect
+from common.kube.client import KubeClient
 from common.kube.errors import Forbidden, NotFound
 from common.kube.events import EventSettings, Recorder
 from common.kube.leader import ElectionSettings, Elector
@@ -71,8 +71,8 @@ async def run(
     metrics = Metrics("rebalancer")
     health = Health(metrics)
     async with (
-        _connected(config, options, clock) as client,
-        _connected(config, options, clock) as lease_client,
+        connected(config, options, clock=clock) as client,
+        connected(config, options, clock=clock) as lease_client,
         health.serving(options.bind_address, options.health_port) as address,
     ):
         # Asked first: a wrong address, certificate or token is said at once and plainly.
@@ -237,18 +237,6 @@ def _elector(
         clock=clock,
         metrics=metrics,
         rng=random.Random(),
-    )
-
-
-def _connected(
-    config: RebalancerConfiguration, options: RebalancerOptions, clock: Clock
-) -> AbstractAsyncContextManager[KubeClient]:
-    return connect(
-        kubeconfig=options.kubeconfig,
-        context=options.context,
-        qps=config.client_connection.qps,
-        burst=config.client_connection.burst,
-        clock=clock,
     )
 
 

@@ -11,6 +11,7 @@ import structlog
 from rich.console import Console
 from starlette.responses import PlainTextResponse, Response
 
+from common.health import HEADERS
 from common.metrics import Metrics
 from rebalancer.planner import Plan
 from rebalancer.report import as_json, render
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 _WIDTH: Final = 160
-_HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
 class Show:
@@ -101,10 +101,10 @@ def plan_page(plan: Callable[[], Plan | None]) -> Callable[[Request], Awaitable[
         found = plan()
         if found is None:
             words = "no plan was made here: this process does not lead, or has just begun to\n"
-            return PlainTextResponse(words, status_code=404, headers=_HEADERS)
+            return PlainTextResponse(words, status_code=404, headers=HEADERS)
         if request.query_params.get("output") == "json":
-            return Response(as_json(found), media_type="application/json", headers=_HEADERS)
-        return PlainTextResponse(as_text(found), headers=_HEADERS)
+            return Response(as_json(found), media_type="application/json", headers=HEADERS)
+        return PlainTextResponse(as_text(found), headers=HEADERS)
 
     return page
 

@@ -12,15 +12,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
@@ -28,6 +26,7 @@ from typing import Final
 
 import httpx
 
+from bench.process import extender, running
 from bench.soak.churn import Size, serve
 from bench.soak.driver import CONNECTIONS, Driver
 from bench.synthetic import kubeconfig
@@ -37,9 +36,7 @@ MOST_GROWTH: Final = 1.10
 _SPARE: Final = 3
 """Connections to the API server and their tasks, more or fewer at any moment."""
 _PATIENCE_S: Final = 180.0
-_CONFIG: Final = """\
-apiVersion: evenkeel.io/v1alpha1
-kind: ExtenderConfiguration
+_SETTINGS: Final = """\
 leaseNamespace: default
 usageSource: metrics-server
 usageInterval: 2s
@@ -148,9 +145,15 @@ async def _soak(size: Size, seconds: float, rows: int) -> int:
     command = ["serve", "--nodes", str(size.nodes), "--pods", str(size.pods)]
     folder = Path(tempfile.mkdtemp(prefix="evenkeel-soak-"))
     print(f"logs are in {folder}")
-    with _program([sys.executable, "-m", "bench.soak", *command], folder / "cluster") as cluster:
-        url = _said(cluster)
-        with _extender(url.rpartition(":")[2], folder) as subject:
+    serving = running(
+        [sys.executable, "-m", "bench.soak", *command],
+        log=folder / "cluster.log",
+        stdin=subprocess.PIPE,
+    )
+    with serving as (cluster, url):
+        reached = kubeconfig(folder, url.rpartition(":")[2])
+        with extender(_SETTINGS, reached, folder) as (process, addresses):
+            subject = Subject(process.pid, addresses)
             await _until(subject.is_ready)
             before = await subject.held()
             assert cluster.stdin is not None
@@ -251,34 +254,6 @@ async def _until(question: Callable[[], Awaitable[bool]], patience_s: float = _P
     async with asyncio.timeout(patience_s):
         while not await question():
             await asyncio.sleep(0.2)
-
-
-@contextmanager
-def _extender(port: str, folder: Path) -> Iterator[Subject]:
-    config = folder / "extender.yaml"
-    config.write_text(_CONFIG)
-    flags = ["--config", str(config), "--kubeconfig", kubeconfig(folder, port)]
-    command = [sys.executable, "-m", "extender", "--port", "0", "--health-port", "0", *flags]
-    with _program(command, folder / "extender") as process:
-        yield Subject(process.pid, json.loads(_said(process)))
-
-
-@contextmanager
-def _program(command: list[str], log: Path) -> Iterator[subprocess.Popen[str]]:
-    pipe = subprocess.PIPE
-    with (
-        log.with_suffix(".log").open("w") as errors,
-        subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, text=True) as process,
-    ):
-        try:
-            yield process
-        finally:
-            process.terminate()
-
-
-def _said(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
 
 
 def _options() -> argparse.Namespace:

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +125,9 @@ class TooManyRequests(ApiError):
 class ServerError(ApiError):
     """5xx"""
 
+
+FINAL: Final = (BadRequest, Forbidden, NotFound, Invalid)
+"""The same request would be refused again; anything else may pass."""
 
 _BY_STATUS: Mapping[int, type[ApiError]] = {
     400: BadRequest,

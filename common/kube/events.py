@@ -30,12 +30,11 @@ from common.clock import Clock, within
 from common.contract import GROUP
 from common.kube.backoff import Backoff
 from common.kube.errors import (
+    FINAL,
     AlreadyExists,
     ApiError,
-    BadRequest,
     Forbidden,
     Gone,
-    Invalid,
     KubeError,
     NotFound,
     TimedOut,
@@ -53,8 +52,7 @@ NOTE_BYTES: Final = 1024
 WORD_BYTES: Final = 128  # of reason, action and reportingInstance
 NAME_CHARACTERS: Final = 253
 
-# The same request would be refused again; anything else may pass.
-_FINAL: Final = (BadRequest, Forbidden, NotFound, Gone, Invalid)
+_FINAL: Final = (*FINAL, Gone)
 _LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN: Final = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 

@@ -25,7 +25,7 @@ from common.usage.history import PodHistory, first, follow
 from common.usage.source import Sample, Usage
 
 
-def _go_on() -> None:
+def go_on() -> None:
     """Nothing is more urgent."""
 
 
@@ -51,7 +51,7 @@ class LoadBook:
         sample: Sample,
         snapshot: Snapshot,
         now_s: float,
-        breathe: Callable[[], None] = _go_on,
+        breathe: Callable[[], None] = go_on,
     ) -> None:
         """Learn from a sample; what it says about pods that are gone is dropped.
 

@@ -14,18 +14,17 @@ import structlog
 
 from common.clock import Clock
 from common.cluster.migrations import MigrationRecord, Phase, Step
-from common.cluster.records import PodRecord
+from common.cluster.records import FINISHED_PHASES, PodRecord
 from common.cluster.snapshot import Snapshot
 from common.cluster.state import ClusterState
 from common.contract import COPY_OF
 from common.kube.client import KubeClient
 from common.kube.errors import (
+    FINAL,
     AlreadyExists,
     ApiError,
-    BadRequest,
     Conflict,
     Forbidden,
-    Invalid,
     KubeError,
     NotFound,
 )
@@ -40,9 +39,6 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 RETRY_S: Final = 5.0
 SWEEP_EVERY_S: Final = 30.0
-_ENDED: Final = frozenset({"Succeeded", "Failed"})
-# The same request would be refused again.
-_FINAL: Final = (BadRequest, Forbidden, NotFound, Invalid)
 
 _EARLY: Final = Refusal(
     "NotAcknowledged", "not every extender knows yet where the copy belongs", for_good=False
@@ -72,7 +68,7 @@ class BarePods:
             return _judge_seen(seen, migration)
         try:
             return await self._create(migration)
-        except _FINAL as error:
+        except FINAL as error:
             return Fail(self._failed("CopyRefused", error, for_good=True))
         except KubeError as error:
             return Wait(self._failed("CopyUnavailable", error), RETRY_S)
@@ -192,7 +188,7 @@ def _is_the_one(pod: Json, migration: MigrationRecord) -> bool:
 
 
 def _ending(pod: Json) -> bool:
-    ended = pod.get("status", {}).get("phase") in _ENDED
+    ended = pod.get("status", {}).get("phase") in FINISHED_PHASES
     return "deletionTimestamp" in pod["metadata"] or ended
 
 

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 import msgspec
 import structlog
 
+from common.cluster.records import FINISHED_PHASES
 from common.kube.errors import (
     ApiError,
     BadRequest,
@@ -33,7 +34,6 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 DEFAULT_GRACE_S: Final = 30
 _BUDGET: Final = "DisruptionBudget"
 _SEVERAL: Final = "more than one PodDisruptionBudget"
-_FINISHED: Final = frozenset({"Succeeded", "Failed"})
 
 
 class Result(StrEnum):
@@ -145,7 +145,7 @@ class ApiEviction:
         over = _over(pod, victim)
         if over is not None or pod is None:
             return over or _GONE
-        if pod.status.phase in _FINISHED:
+        if pod.status.phase in FINISHED_PHASES:
             return Answer(Result.REFUSED, f"the pod has ended ({pod.status.phase})")
         return pod
 

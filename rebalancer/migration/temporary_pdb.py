@@ -31,12 +31,10 @@ from common.config import RebalancerConfiguration, TemporaryPdb
 from common.contract import EXPIRES, TEMPORARY_PDB_LABEL
 from common.kube.client import KubeClient
 from common.kube.errors import (
+    FINAL,
     AlreadyExists,
     ApiError,
-    BadRequest,
     Conflict,
-    Forbidden,
-    Invalid,
     KubeError,
     NotFound,
 )
@@ -70,8 +68,6 @@ TRIES: Final = 3
 """How often a conflict is solved by reading again before somebody else is let to."""
 
 _DECODER: Final = msgspec.json.Decoder(PodDisruptionBudget)
-# The same request would be refused again.
-_FINAL: Final = (BadRequest, Forbidden, NotFound, Invalid)
 
 Configured = Callable[[], RebalancerConfiguration]
 """Returns the configuration in force; it may change while we run."""
@@ -181,7 +177,7 @@ class TemporaryPdbs:
             await self._client.create(PDBS, body, namespace=namespace)
         except AlreadyExists:
             return await self._adopt(workload, name)
-        except _FINAL as error:
+        except FINAL as error:
             self._made.pop(workload.uid, None)
             return Fail(self._refused("TemporaryPdbRefused", error, for_good=True))
         except KubeError as error:
@@ -236,7 +232,7 @@ class TemporaryPdbs:
                 if await self._removed(namespace, name, why):
                     return None
         except KubeError as error:
-            for_good = isinstance(error, _FINAL)
+            for_good = isinstance(error, FINAL)
             return self._refused("TemporaryPdbStays", error, for_good=for_good)
         return Refusal("TemporaryPdbStays", f"PDB {name} changes all the time", for_good=False)
 

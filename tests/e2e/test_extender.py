@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections import Counter
-from collections.abc import Callable, Set
+from collections.abc import Set
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,28 +26,17 @@ from tests.support.extender_process import (
     seen_migrations,
     use_extender,
 )
-from tests.support.landing import Json, Landing, waiting_reason
+from tests.support.landing import Json, Landing, another, hits, waiting_reason
 from tests.support.slow_api import slow_api
+from tests.support.stand import Say
 
 pytestmark = pytest.mark.real
 
-Say = Callable[[str], None]
 
 MEASURED_S = 120.0
 THRESHOLD = 80
 NODE_MILLI, LOADED_MILLI, BURST_MILLI = 8_000, 4_800, 300
 WORKLOADS, REPLICAS, MOVES = 30, 4, 100
-
-
-@pytest.fixture
-def say(capsys: pytest.CaptureFixture[str]) -> Say:
-    """Print figures for people, whatever pytest captures."""
-
-    def speak(line: str) -> None:
-        with capsys.disabled():
-            print(f"\n    {line}", end="", flush=True)
-
-    return speak
 
 
 @pytest.fixture
@@ -275,7 +264,7 @@ async def _move(cluster: Cluster, landing: Landing, nodes: list[str], prefix: st
         await landing.begin(name, REPLICAS)
     total = WORKLOADS * REPLICAS
     before = await cluster.wait(lambda: _all_bound(landing, names, total), 90, "all pods bound")
-    moves = [(pod, _target(nodes, pod, turn)) for turn, pod in enumerate(before[:MOVES])]
+    moves = [(pod, another(nodes, pod, turn)) for turn, pod in enumerate(before[:MOVES])]
     version = await landing.plan(moves)
     await cluster.wait(lambda: _has_seen(cluster, version), what="the extender has all intents")
     await landing.evict([pod for pod, _ in moves])
@@ -284,18 +273,7 @@ async def _move(cluster: Cluster, landing: Landing, nodes: list[str], prefix: st
         lambda: _all_bound(landing, names, total, without=gone), 90, "all pods are replaced"
     )
     known = {pod["metadata"]["uid"] for pod in before}
-    landed = Counter(
-        (pod["metadata"]["labels"]["app"], pod["spec"]["nodeName"])
-        for pod in after
-        if pod["metadata"]["uid"] not in known
-    )
-    planned = Counter((pod["metadata"]["labels"]["app"], target) for pod, target in moves)
-    return (landed & planned).total()
-
-
-def _target(nodes: list[str], pod: Json, turn: int) -> str:
-    others = [node for node in nodes if node != pod["spec"]["nodeName"]]
-    return others[turn * 7 % len(others)]
+    return hits((pod for pod in after if pod["metadata"]["uid"] not in known), moves)
 
 
 async def _all_bound(

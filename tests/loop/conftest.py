@@ -1,19 +1,3 @@
 """The closed loop on the real control plane; a skip fails the run."""
 
-from tests.support.stand import (
-    cluster,
-    control_plane,
-    pytest_addoption,
-    pytest_generate_tests,
-    pytest_make_collect_report,
-    pytest_runtest_makereport,
-)
-
-__all__ = (
-    "cluster",
-    "control_plane",
-    "pytest_addoption",
-    "pytest_generate_tests",
-    "pytest_make_collect_report",
-    "pytest_runtest_makereport",
-)
+from tests.support.stand import *  # noqa: F403 - what a conftest has to hold is listed there

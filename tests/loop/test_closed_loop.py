@@ -8,7 +8,7 @@ programs run as processes with the shipped rights, on load that metrics-server m
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,10 +18,10 @@ from tests.support.cluster import Cluster
 from tests.support.episode import Episode, Landed, episode
 from tests.support.real_scenario import node_of, use_of
 from tests.support.rebalancer_process import LOAD, QUICK
+from tests.support.stand import Say
 
 pytestmark = pytest.mark.real
 
-Say = Callable[[str], None]
 
 SCENARIOS = ("hot-spots", "requests-mislead")
 # Between what nodes can use here, whose pods use whole tenths of a core: whether a node that
@@ -40,17 +40,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         everything = metafunc.config.getoption("--all-seeds")
         one = "hot-spots" if "spread" in metafunc.function.__name__ else "requests-mislead"
         metafunc.parametrize("scenario", SCENARIOS if everything else (one,))
-
-
-@pytest.fixture
-def say(capsys: pytest.CaptureFixture[str]) -> Say:
-    """Print figures for people, whatever pytest captures."""
-
-    def speak(line: str) -> None:
-        with capsys.disabled():
-            print(f"\n    {line}", end="", flush=True)
-
-    return speak
 
 
 @pytest.fixture(scope="module")

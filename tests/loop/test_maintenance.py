@@ -22,10 +22,10 @@ from tests.support.cluster import MERGE, Cluster
 from tests.support.episode import OPEN, Episode, episode, phase_of, was_evicted
 from tests.support.real_scenario import Pods, app_of, ending, is_ready, uid_of
 from tests.support.rebalancer_process import LOAD, QUICK
+from tests.support.stand import Say
 
 pytestmark = pytest.mark.real
 
-Say = Callable[[str], None]
 Json = dict[str, Any]  # Any: the nesting of Kubernetes' objects
 
 EMPTIED_S = 240.0
@@ -62,17 +62,6 @@ WORKLOADS = [
         "nodes": ["node-1", "node-11", "node-12"],
     },
 ]
-
-
-@pytest.fixture
-def say(capsys: pytest.CaptureFixture[str]) -> Say:
-    """Print figures for people, whatever pytest captures."""
-
-    def speak(line: str) -> None:
-        with capsys.disabled():
-            print(f"\n    {line}", end="", flush=True)
-
-    return speak
 
 
 def scenario() -> Scenario:

@@ -44,8 +44,8 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class EvictCase:
-    """One row of a table."""
+class ReasonCase:
+    """One row of a table: what stands against a move, for good and for now."""
 
     table: str
     row: Row
@@ -55,12 +55,16 @@ class EvictCase:
 
     @property
     def words(self) -> dict[str, str]:
-        """Name → words of every reason against a load move."""
+        """Name → words of every reason."""
         return {**self.row.get("for_good", {}), **self.row.get("for_now", {})}
 
     @property
     def for_good(self) -> set[str]:
         return set(self.row.get("for_good", {}))
+
+
+class EvictCase(ReasonCase):
+    """A row about a pod; its reasons are those against a load move."""
 
     @property
     def maintenance(self) -> set[str]:

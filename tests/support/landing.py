@@ -23,6 +23,22 @@ LIFETIME_S = 300.0
 Json = dict[str, Any]  # Any: the nesting of Kubernetes' objects
 
 
+def another(nodes: Sequence[str], pod: Json, turn: int) -> str:
+    """Return a node to move a pod to; turn by turn they differ."""
+    others = [node for node in nodes if node != pod["spec"]["nodeName"]]
+    return others[turn * 7 % len(others)]
+
+
+def hits(landed: Iterable[Json], moves: Iterable[tuple[Json, str]]) -> int:
+    """Return how many pods of each application landed where moves wanted one."""
+    found = Counter((_app(pod), pod["spec"]["nodeName"]) for pod in landed)
+    return (found & Counter((_app(pod), target) for pod, target in moves)).total()
+
+
+def _app(pod: Json) -> str:
+    return str(pod["metadata"]["labels"]["app"])
+
+
 class Landing:
     """The pods of one test."""
 

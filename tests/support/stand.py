@@ -1,8 +1,8 @@
 """pytest on the real control plane: one for the whole run, one test at a time.
 
-The conftest files of `tests/e2e` and `tests/conformance` import these names. The control
-plane hangs on pytest's configuration, not on a fixture's scope, so that both folders
-share one. A guardian ends it even when pytest is killed.
+The conftest files of `tests/e2e`, `tests/conformance` and `tests/loop` import the names in
+`__all__`. The control plane hangs on pytest's configuration, not on a fixture's scope, so
+that the folders share one. A guardian ends it even when pytest is killed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Callable, Generator
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,19 @@ from controlplane.cluster import ControlPlane, Wanted, up
 from controlplane.guardian import Guardian
 from tests.support.cluster import Cluster
 
+__all__ = (
+    "cluster",
+    "control_plane",
+    "pytest_addoption",
+    "pytest_generate_tests",
+    "pytest_make_collect_report",
+    "pytest_runtest_makereport",
+    "say",
+)
+
 SEEDS = (1, 2, 3, 4, 5)
+
+Say = Callable[[str], None]
 
 _CONTROL_PLANE = pytest.StashKey[ControlPlane]()
 
@@ -55,6 +67,17 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
     if report.skipped:
         report.outcome, report.longrepr = "failed", _complaint(report)
     return report
+
+
+@pytest.fixture
+def say(capsys: pytest.CaptureFixture[str]) -> Say:
+    """Print figures for people, whatever pytest captures."""
+
+    def speak(line: str) -> None:
+        with capsys.disabled():
+            print(f"\n    {line}", end="", flush=True)
+
+    return speak
 
 
 @pytest.fixture(scope="session")

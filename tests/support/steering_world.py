@@ -8,7 +8,6 @@ one living extender that the scheduler asks. `migrations` lists other Migrations
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -40,7 +39,7 @@ from common.contract import (
 from common.kube.timestamps import micro_time
 from rebalancer.limits import Start, ahead_of
 from simulator import build
-from tests.support.evict_tables import NOW, EvictWorld
+from tests.support.evict_tables import NOW, EvictWorld, ReasonCase
 from tests.support.wire import stamped, wire, wire_node
 
 TABLES = Path(__file__).resolve().parent.parent / "unit" / "steering"
@@ -52,24 +51,8 @@ _NOT_READY = {"type": "Ready", "status": "False", "lastTransitionTime": NOW.isof
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class SteeringCase:
-    """One row of a table."""
-
-    table: str
-    row: Row
-
-    def __str__(self) -> str:
-        return f"{self.table}: {self.row['name']}"
-
-    @property
-    def words(self) -> dict[str, str]:
-        """Name → words of everything that stands against the move."""
-        return {**self.row.get("for_good", {}), **self.row.get("for_now", {})}
-
-    @property
-    def for_good(self) -> set[str]:
-        return set(self.row.get("for_good", {}))
+class SteeringCase(ReasonCase):
+    """A row about a Migration."""
 
 
 def load_cases(name: str) -> list[SteeringCase]:

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from simulator import build
 from tests.support.extender_service import (
@@ -34,18 +32,6 @@ FILTER_KEYS = ["NodeNames", "FailedNodes", "FailedAndUnresolvableNodes", "Error"
 
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def started() -> AsyncIterator[Service]:
-    async with running() as service:
-        yield service
-
-
-@pytest.fixture
-def service(started: Service) -> Service:
-    started.begin()
-    return started
 
 
 MIXED = ("a", "closed-1", "b", "closed-2", "c")

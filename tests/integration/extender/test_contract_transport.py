@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-import pytest_asyncio
 import structlog
 
 from common import __version__
@@ -40,18 +39,6 @@ QUESTIONS: dict[str, Json] = {
 
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def started() -> AsyncIterator[Service]:
-    async with running() as service:
-        yield service
-
-
-@pytest.fixture
-def service(started: Service) -> Service:
-    started.begin()
-    return started
 
 
 @asynccontextmanager

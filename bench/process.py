@@ -1,0 +1,54 @@
+"""Processes that a benchmark starts and looks at."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+
+@contextmanager
+def running(
+    command: Sequence[str], *, log: Path | None = None, stdin: int | None = None
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run a program until the block ends; give it with the first line that it prints.
+
+    What it complains goes into `log`; a program that ends without a word ends the benchmark.
+    """
+    pipe = subprocess.PIPE
+    with (
+        log.open("a") if log is not None else nullcontext() as errors,
+        subprocess.Popen(command, stdin=stdin, stdout=pipe, stderr=errors, text=True) as process,
+    ):
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline().strip()
+            if not line:
+                words = log.read_text()[-2000:] if log is not None else ""
+                raise SystemExit(f"{' '.join(command[:3])} did not start: {words}")
+            yield process, line
+        finally:
+            process.terminate()
+
+
+def memory_mb(field: str = "VmRSS", *, pid: int | str = "self") -> float:
+    """Return a line of a process's status: what is resident, or at its peak."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(f"{field}:")).split()[1]) / 1024
+
+
+@contextmanager
+def extender(
+    settings: str, kubeconfig: str, folder: Path
+) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
+    """Run our extender on free ports until the block ends; give it with its addresses."""
+    config = folder / "extender.yaml"
+    head = "apiVersion: evenkeel.io/v1alpha1\nkind: ExtenderConfiguration\n"
+    config.write_text(head + settings)
+    flags = ["--config", str(config), "--kubeconfig", kubeconfig]
+    command = [sys.executable, "-m", "extender", "--port", "0", "--health-port", "0", *flags]
+    with running(command, log=folder / "extender.log") as (process, line):
+        yield process, json.loads(line)
