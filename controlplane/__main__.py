@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _build(_: argparse.Namespace) -> int:
-    box = build(_say)
+    box = build(_say, tools=True)
     _say(f"built: {box.root}")
     return 0
 

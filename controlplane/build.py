@@ -4,6 +4,9 @@ The binaries go into a cache folder outside the repository, keyed by the version
 that only the first run pays. A binary is moved into place in one step after its
 compiler has succeeded: whatever stands in the cache is whole. Two builders at once are
 serialised by a lock file.
+
+Tools are no part of the control plane: only those who ask for them pay, and a new version of
+one builds nothing else anew.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ KUBERNETES = "v1.36.4"
 ETCD = "v3.6.8"  # the version that this Kubernetes itself requires
 KWOK = "v0.8.0"
 METRICS_SERVER = "v0.9.0"
+HELM = "v4.3.1"
 GO_MINIMUM = (1, 26)
 
 ATTEMPTS = 4
@@ -79,6 +83,7 @@ BINARIES: tuple[Binary, ...] = (
     Binary("kwok", "sigs.k8s.io/kwok/cmd/kwok", KWOK),
     Binary("metrics-server", "sigs.k8s.io/metrics-server/cmd/metrics-server", METRICS_SERVER),
 )
+TOOLS: tuple[Binary, ...] = (Binary("helm", "helm.sh/helm/v4/cmd/helm", HELM),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +95,11 @@ class Toolbox:
     def binary(self, name: str) -> Path:
         return self.root / "bin" / name
 
+    def tool(self, name: str) -> Path:
+        """Return where a tool stands; its folder has its version, for the key has not."""
+        version = next(tool.version for tool in TOOLS if tool.name == name)
+        return self.root / "tools" / version / name
+
     @property
     def kwok_config(self) -> Path:
         return self.root / "kwok-stages.yaml"
@@ -99,6 +109,9 @@ class Toolbox:
         names = [b.name for b in BINARIES if not self.binary(b.name).exists()]
         return names if self.kwok_config.exists() else [*names, self.kwok_config.name]
 
+    def missing_tools(self) -> list[str]:
+        return [tool.name for tool in TOOLS if not self.tool(tool.name).exists()]
+
 
 def toolbox() -> Toolbox:
     """Return the toolbox of the pinned versions, built or not."""
@@ -107,21 +120,32 @@ def toolbox() -> Toolbox:
     return Toolbox(Path(cache) / "controlplane" / key)
 
 
-def build(say: Say = print) -> Toolbox:
+def build(say: Say = print, *, tools: bool = False) -> Toolbox:
     """Compile what is missing, a progress line per binary; return where it stands."""
     box = toolbox()
-    if not box.missing():
+    if not _missing(box, tools=tools):
         return box
     with _locked(box.root):
-        missing = box.missing()
+        missing = _missing(box, tools=tools)
         if missing:
             _require_go()
             _build_missing(box, missing, say)
     return box
 
 
+def module_dir(module: str, version: str, say: Say = print) -> Path:
+    """Return the folder of a Go module, downloaded if need be."""
+    out = _go(["go", "mod", "download", "-json", f"{module}@{version}"], say, cwd=Path("/"))
+    return Path(json.loads(out)["Dir"])
+
+
+def _missing(box: Toolbox, *, tools: bool) -> list[str]:
+    return [*box.missing(), *(box.missing_tools() if tools else ())]
+
+
 def _build_missing(box: Toolbox, missing: Sequence[str], say: Say) -> None:
-    say(f"building {len(missing)} of {len(BINARIES) + 1} parts into {box.root} (once, ~13 min)")
+    parts = len(BINARIES) + len(TOOLS) + 1
+    say(f"building {len(missing)} of {parts} parts into {box.root} (once, ~2 min each)")
     (box.root / "bin").mkdir(parents=True, exist_ok=True)
     # Inside the cache folder, so that the final rename stays on one file system.
     with tempfile.TemporaryDirectory(prefix="build-", dir=box.root) as scratch:
@@ -132,7 +156,7 @@ def _build_missing(box: Toolbox, missing: Sequence[str], say: Say) -> None:
             if name == box.kwok_config.name:
                 _collect_kwok_stages(box, Path(scratch), say)
             else:
-                binary = next(b for b in BINARIES if b.name == name)
+                binary = next(b for b in (*BINARIES, *TOOLS) if b.name == name)
                 _compile(binary, box, module, Path(scratch), say)
             say(f"[{number}/{len(missing)}] {name} done in {time.monotonic() - started:.0f} s")
 
@@ -147,7 +171,9 @@ def _compile(binary: Binary, box: Toolbox, module: Path, scratch: Path, say: Say
         output = str(scratch / binary.name)
         command = ["go", "build", "-mod=mod", "-ldflags", flags, "-o", output, binary.package]
         _go(command, say, cwd=module)
-    (scratch / binary.name).rename(box.binary(binary.name))
+    place = box.tool(binary.name) if binary in TOOLS else box.binary(binary.name)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    (scratch / binary.name).rename(place)
 
 
 def _write_kubernetes_module(module: Path, say: Say) -> None:
@@ -158,7 +184,7 @@ def _write_kubernetes_module(module: Path, say: Say) -> None:
     """
     if (module / "go.mod").exists():
         return
-    original = Path(_module_dir("k8s.io/kubernetes", KUBERNETES, say), "go.mod").read_text()
+    original = (module_dir("k8s.io/kubernetes", KUBERNETES, say) / "go.mod").read_text()
     staging = re.findall(r"^\s*(k8s\.io/\S+) => \./staging/", original, flags=re.MULTILINE)
     if not staging:
         raise BuildError(f"no staging modules in the go.mod of kubernetes {KUBERNETES}")
@@ -178,7 +204,7 @@ def _write_kubernetes_module(module: Path, say: Say) -> None:
 
 def _collect_kwok_stages(box: Toolbox, scratch: Path, say: Say) -> None:
     """Concatenate the stages that kwok's own module ships; it refuses to start without."""
-    folder = Path(_module_dir(KWOK_MODULE, KWOK, say)) / "kustomize"
+    folder = module_dir(KWOK_MODULE, KWOK, say) / "kustomize"
     texts: list[str] = []
     for name in KWOK_STAGES:
         source = folder / name
@@ -195,11 +221,6 @@ def _with_idle_use(text: str) -> str:
             raise BuildError(f"kwok {KWOK} measures nodes otherwise than by {measured}")
         text = text.replace(measured, told)
     return text
-
-
-def _module_dir(module: str, version: str, say: Say) -> str:
-    out = _go(["go", "mod", "download", "-json", f"{module}@{version}"], say, cwd=Path("/"))
-    return str(json.loads(out)["Dir"])
 
 
 def _go(

@@ -12,8 +12,10 @@ from common.cluster import reader
 from common.config import RebalancerConfiguration
 from common.kube.resources import NODE_METRICS, POD_METRICS
 
-BASE = Path(__file__).parents[2] / "deploy" / "base"
+DEPLOY = Path(__file__).parents[2] / "deploy"
+BASE = DEPLOY / "base"
 READER = BASE / "reader.yaml"
+BARE_PODS = DEPLOY / "components" / "bare-pods" / "role.yaml"
 
 Json = dict[str, Any]
 
@@ -38,9 +40,9 @@ def test_the_reader_may_change_nothing() -> None:
     assert set().union(*granted().values()) <= {"get", "list", "watch"}
 
 
-def documents(name: str, kind: str) -> list[Json]:
-    found = yaml.safe_load_all((BASE / name).read_text())
-    return [document for document in found if document["kind"] == kind]
+def documents(path: Path, kind: str) -> list[Json]:
+    found = yaml.safe_load_all(path.read_text())
+    return [each for each in found if isinstance(each, dict) and each.get("kind") == kind]
 
 
 def grants(role: Json) -> set[tuple[str, str, str]]:
@@ -64,7 +66,7 @@ def spelt(*rights: str) -> set[tuple[str, str, str]]:
 
 
 def test_the_rebalancer_may_do_what_moving_takes_and_nothing_else() -> None:
-    (role,) = documents("rebalancer.yaml", "ClusterRole")
+    (role,) = documents(BASE / "rebalancer.yaml", "ClusterRole")
     assert grants(role) == spelt(
         "core pods/eviction create",
         "core pods patch",
@@ -77,44 +79,60 @@ def test_the_rebalancer_may_do_what_moving_takes_and_nothing_else() -> None:
 
 
 def test_the_rebalancer_changes_no_lease_but_its_own() -> None:
-    (role,) = documents("rebalancer.yaml", "Role")
+    (role,) = documents(BASE / "rebalancer.yaml", "Role")
     name = RebalancerConfiguration().leader_election.name
     rights = {tuple(rule.get("resourceNames", ())): rule["verbs"] for rule in role["rules"]}
     assert role["metadata"]["namespace"] == "evenkeel"
-    assert grants(role) == spelt("coordination.k8s.io leases create,get,update")
-    assert rights == {(): ["create"], (name,): ["get", "update"]}
+    assert grants(role) == spelt("coordination.k8s.io leases create,list,watch,get,update")
+    assert rights == {(): ["list", "watch", "create"], (name,): ["get", "update"]}
 
 
 def test_pods_are_created_and_deleted_only_with_the_role_for_bare_pods() -> None:
-    (role,) = documents("bare-pods.yaml", "ClusterRole")
+    (role,) = documents(BARE_PODS, "ClusterRole")
     assert role["metadata"]["name"] == "evenkeel-rebalancer-bare-pods"
     assert grants(role) == spelt("core pods create,delete")
-    (binding,) = documents("bare-pods.yaml", "ClusterRoleBinding")
+    (binding,) = documents(BARE_PODS, "ClusterRoleBinding")
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
-    others = [path.name for path in BASE.glob("*.yaml") if path.name != "bare-pods.yaml"]
-    bound = [b["roleRef"]["name"] for name in others for b in documents(name, "ClusterRoleBinding")]
+    bound = [
+        binding["roleRef"]["name"]
+        for path in BASE.glob("*.yaml")
+        for binding in documents(path, "ClusterRoleBinding")
+    ]
     assert "evenkeel-rebalancer-bare-pods" not in bound
 
 
 def test_the_rebalancer_reads_what_the_reader_may() -> None:
-    bindings = documents("rebalancer.yaml", "ClusterRoleBinding")
+    bindings = documents(BASE / "rebalancer.yaml", "ClusterRoleBinding")
     assert {b["roleRef"]["name"] for b in bindings} == {"evenkeel-rebalancer", "evenkeel-reader"}
 
 
-@pytest.mark.parametrize("name", ["rebalancer.yaml", "bare-pods.yaml"])
-def test_every_binding_of_the_rebalancer_names_its_own_account_alone(name: str) -> None:
+@pytest.mark.parametrize("path", [BASE / "rebalancer.yaml", BARE_PODS], ids=lambda path: path.stem)
+def test_every_binding_of_the_rebalancer_names_its_own_account_alone(path: Path) -> None:
     kinds = ("ClusterRoleBinding", "RoleBinding")
-    subjects = [b["subjects"] for kind in kinds for b in documents(name, kind)]
+    subjects = [b["subjects"] for kind in kinds for b in documents(path, kind)]
     account = {"kind": "ServiceAccount", "name": "evenkeel-rebalancer", "namespace": "evenkeel"}
     assert subjects
     assert all(found == [account] for found in subjects)
 
 
-@pytest.mark.parametrize("path", sorted(BASE.glob("*.yaml")), ids=lambda path: path.stem)
+def roles_of(path: Path) -> list[Json]:
+    return [role for kind in ("ClusterRole", "Role") for role in documents(path, kind)]
+
+
+MANIFESTS = [
+    path for part in ("base", "components", "overlays") for path in (DEPLOY / part).rglob("*.yaml")
+]
+FILES_WITH_ROLES = [path for path in sorted(MANIFESTS) if roles_of(path)]
+
+
+@pytest.mark.parametrize("path", FILES_WITH_ROLES, ids=lambda path: path.stem)
 def test_no_role_holds_a_wildcard_or_flows_into_another(path: Path) -> None:
-    roles = [d for kind in ("ClusterRole", "Role") for d in documents(path.name, kind)]
-    assert roles
-    for role in roles:
+    for role in roles_of(path):
         assert not any("*" in part for right in grants(role) for part in right)
         assert "aggregationRule" not in role
         assert not any("aggregate-to" in label for label in role["metadata"].get("labels", {}))
+
+
+def test_the_files_with_roles_are_found() -> None:
+    names = {path.relative_to(DEPLOY).as_posix() for path in FILES_WITH_ROLES}
+    assert {"base/reader.yaml", "base/rebalancer.yaml", "base/extender.yaml"} < names

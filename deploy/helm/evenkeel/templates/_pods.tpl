@@ -1,0 +1,64 @@
+{{/* What all our pods have in common. */}}
+{{- define "evenkeel.pod" -}}
+{{- if .Values.priorityClass.create }}
+priorityClassName: evenkeel
+{{- end }}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  seccompProfile:
+    type: RuntimeDefault
+{{- end -}}
+
+{{- define "evenkeel.container" -}}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities:
+    drop: [ALL]
+{{- end -}}
+
+{{- define "evenkeel.ours" -}}
+image: {{ include "evenkeel.image" . }}
+{{- with .Values.image.pullPolicy }}
+imagePullPolicy: {{ . }}
+{{- end }}
+{{- end -}}
+
+{{/* A wish, not a condition: a cluster of one node gets all replicas too. Takes a component. */}}
+{{- define "evenkeel.spread" -}}
+{{- $component := . -}}
+topologySpreadConstraints:
+  {{- range list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
+  - topologyKey: {{ . }}
+    maxSkew: 1
+    whenUnsatisfiable: ScheduleAnyway
+    matchLabelKeys: [pod-template-hash]
+    labelSelector:
+      matchLabels:
+        {{- include "evenkeel.labels" $component | nindent 8 }}
+  {{- end }}
+{{- end -}}
+
+{{/* Probes of a port. Takes "port", and "host" or "scheme" where they matter. */}}
+{{- define "evenkeel.probes" -}}
+{{- $get := pick . "port" "host" "scheme" -}}
+livenessProbe:
+  httpGet:
+    {{- toYaml (merge (dict "path" "/livez") $get) | nindent 4 }}
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 3
+readinessProbe:
+  httpGet:
+    {{- toYaml (merge (dict "path" "/readyz") $get) | nindent 4 }}
+  periodSeconds: 5
+  timeoutSeconds: 5
+{{- end -}}

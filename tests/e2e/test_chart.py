@@ -1,0 +1,293 @@
+"""The chart gives what kustomize gives, and a real API server takes, changes and forgets it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from common.config import ConfigError, ExtenderConfiguration, RebalancerConfiguration, load_config
+from controlplane.build import build
+from tests.support.chart import (
+    CHART,
+    CHECKSUM,
+    KEEP,
+    NAMESPACE,
+    Combination,
+    Json,
+    Objects,
+    Tools,
+    annotated,
+    objects,
+    of_kind,
+    without_helms_own,
+    without_namespace,
+)
+from tests.support.chart_release import Release
+from tests.support.cluster import Cluster
+
+NONE = {"scheduler": {"mode": "none"}}
+HOST = {"scheduler": {"mode": "controlPlane"}}
+ACT = {"mode": "act"}
+BARE = {"barePods": {"enabled": True}}
+GUARD = {"podGuard": {"enabled": True}}
+OPT_IN = {"namespaceOptIn": {"enabled": True}}
+WATCHED = {"monitoring": {"enabled": True}}
+SECOND, CONTROL_PLANE = "overlays/second-scheduler", "overlays/control-plane"
+
+COMBINATIONS = (
+    Combination("base", (), NONE),
+    Combination("base", ("act", "monitoring"), {**NONE, **ACT, **WATCHED}),
+    Combination(SECOND),
+    Combination(SECOND, ("act",), ACT),
+    Combination(SECOND, ("bare-pods",), BARE),
+    Combination(SECOND, ("monitoring",), WATCHED),
+    Combination(SECOND, ("namespace-opt-in",), OPT_IN),
+    Combination(SECOND, ("pod-guard",), GUARD),
+    Combination(
+        SECOND,
+        ("act", "bare-pods", "monitoring", "namespace-opt-in", "pod-guard"),
+        {**ACT, **BARE, **WATCHED, **OPT_IN, **GUARD},
+    ),
+    Combination(
+        SECOND,
+        images=[{"name": "evenkeel", "newName": "example/evenkeel", "newTag": "mine"}],
+        values={"image": {"repository": "example/evenkeel", "tag": "mine"}},
+    ),
+    Combination(CONTROL_PLANE, (), HOST),
+    Combination(
+        CONTROL_PLANE,
+        ("act", "bare-pods", "monitoring", "pod-guard"),
+        {**HOST, **ACT, **BARE, **WATCHED, **GUARD},
+    ),
+)
+
+EVERYTHING = {**BARE, **WATCHED, **OPT_IN, **GUARD}
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Tools:
+    return Tools(build(tools=True), tmp_path)
+
+
+@pytest.fixture
+async def release(cluster: Cluster, tmp_path: Path) -> AsyncIterator[Release]:
+    """A cluster with the Prometheus Operator's kinds; nothing of a release is left in it."""
+    made = Release(cluster, Tools(build(tools=True), tmp_path, cluster.kubeconfig))
+    async with made.alone():
+        yield made
+
+
+@pytest.mark.parametrize("wanted", COMBINATIONS, ids=str)
+def test_the_chart_gives_the_same_objects_as_kustomize(tools: Tools, wanted: Combination) -> None:
+    theirs = without_namespace(objects(tools.kustomize(wanted)))
+    rendered = objects(tools.template(wanted.values))
+    assert annotated(rendered, KEEP) == {("CustomResourceDefinition", "migrations.evenkeel.io")}
+    assert annotated(rendered, CHECKSUM) == pods_that_read_once(rendered)
+    ours = without_helms_own(rendered)
+    assert ours.keys() == theirs.keys()
+    for key, obj in ours.items():
+        assert obj == theirs[key], key
+
+
+def pods_that_read_once(rendered: Objects) -> set[tuple[str, str]]:
+    """Return what runs an extender."""
+    names = {("Deployment", "evenkeel-scheduler"), ("DaemonSet", "evenkeel-extender")}
+    return names & {(kind, name) for _, kind, _, name in rendered}
+
+
+@pytest.mark.parametrize(
+    "values", [EVERYTHING, {**HOST, **WATCHED, **GUARD}], ids=["second", "host"]
+)
+def test_a_release_may_live_in_any_namespace(tools: Tools, values: Json) -> None:
+    elsewhere = tools.template(values, namespace="otherplace")
+    for key, obj in objects(elsewhere).items():
+        assert set(places_of(obj, NAMESPACE, "")) <= NOT_A_NAMESPACE, key
+    # Nothing else differs; but checksums are over text that names the namespace.
+    found = objects(elsewhere.replace("otherplace", NAMESPACE))
+    assert without_helms_own(found) == without_helms_own(objects(tools.template(values)))
+
+
+NOT_A_NAMESPACE = {
+    "name",
+    "app.kubernetes.io/name",
+    "priorityClassName",
+    "categories",
+    "uid",
+    "tags",
+}
+
+
+def places_of(value: Any, namespace: str, key: str) -> Iterator[str]:
+    """Return under which keys something speaks of the namespace, or of what could be it."""
+    if isinstance(value, dict):
+        for inner_key, inner in value.items():
+            yield from places_of(inner, namespace, inner_key)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from places_of(inner, namespace, key)
+    elif isinstance(value, str):
+        usual = (namespace, f"{namespace}-control-plane")
+        if value in usual or f"serviceaccount:{namespace}:" in value:
+            yield key
+
+
+def test_lint_has_nothing_to_say(tools: Tools) -> None:
+    said = tools.helm("lint", "--strict", str(CHART))
+    assert "0 chart(s) failed" in said
+    assert "[WARNING]" not in said
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ("mode=Act", "mode"),
+        ("modus=act", "modus"),
+        ("scheduler.mode=first", "scheduler"),
+        ("rebalancer.config.mode=act", "set the value `mode` instead"),
+        ("rebalancer.config.barePods=replace", "barePods.enabled"),
+        ("scheduler.mode=none,namespaceOptIn.enabled=true", "no second scheduler"),
+    ],
+)
+def test_values_that_cannot_be_meant_are_refused(tools: Tools, settings: str, words: str) -> None:
+    assert words in tools.refusal("template", "evenkeel", str(CHART), "--set", settings)
+
+
+def test_configuration_is_merged_over_what_is_shipped(tools: Tools, tmp_path: Path) -> None:
+    config = {"breaker": {"window": 30}, "enabledStrategies": ["NodeMaintenance"], "paused": True}
+    values = {**ACT, "rebalancer": {"config": config}, "extender": {"config": {"cpuThreshold": 70}}}
+    files = configurations(objects(tools.template(values)), tmp_path)
+    rebalancer = load_config(str(files["rebalancer.yaml"]), RebalancerConfiguration)
+    assert rebalancer.mode.value == "act"
+    assert rebalancer.paused
+    assert rebalancer.breaker.window == 30
+    assert [strategy.value for strategy in rebalancer.enabled_strategies] == ["NodeMaintenance"]
+    assert rebalancer.scheduler_names == ("evenkeel-scheduler",)
+    extender = load_config(str(files["extender.yaml"]), ExtenderConfiguration)
+    assert extender.cpu_threshold == 70
+
+
+def test_a_key_that_does_not_exist_is_refused_by_the_program(tools: Tools, tmp_path: Path) -> None:
+    values = {"rebalancer": {"config": {"cpuTreshold": 70}}}
+    files = configurations(objects(tools.template(values)), tmp_path)
+    with pytest.raises(ConfigError, match="cpuThreshold"):
+        load_config(str(files["rebalancer.yaml"]), RebalancerConfiguration)
+
+
+def configurations(found: Objects, folder: Path) -> dict[str, Path]:
+    """Write the files of the ConfigMaps as they would be mounted."""
+    maps = (obj["data"] for obj in of_kind(found, "ConfigMap"))
+    files = {name: content for data in maps for name, content in data.items()}
+    for name, content in files.items():
+        (folder / name).write_text(yaml.safe_dump(content))
+    return {name: folder / name for name in files}
+
+
+def test_only_pods_that_do_not_follow_their_configuration_are_restarted_for_it(
+    tools: Tools,
+) -> None:
+    changed = {
+        **ACT,
+        "rebalancer": {"config": {"paused": True}},
+        "extender": {"config": {"overloaded": "filter"}},
+    }
+    before, after = (
+        {d["metadata"]["name"]: d["spec"]["template"] for d in of_kind(found, "Deployment")}
+        for found in (objects(tools.template()), objects(tools.template(changed)))
+    )
+    assert before["evenkeel-rebalancer"] == after["evenkeel-rebalancer"]
+    assert before["evenkeel-scheduler"] != after["evenkeel-scheduler"]
+
+
+def test_everything_that_is_optional_can_be_left_out(tools: Tools) -> None:
+    values = {
+        "crds": {"enabled": False},
+        "priorityClass": {"create": False},
+        "networkPolicy": {"enabled": False},
+        "image": {"pullSecrets": ["mine"], "pullPolicy": "Always"},
+    }
+    found = objects(tools.template(values))
+    kinds = {kind for _, kind, _, _ in found}
+    assert not kinds & {"CustomResourceDefinition", "PriorityClass", "NetworkPolicy"}
+    (pod, *_) = (d["spec"]["template"]["spec"] for d in of_kind(found, "Deployment"))
+    assert "priorityClassName" not in pod
+    assert pod["imagePullSecrets"] == [{"name": "mine"}]
+    assert pod["containers"][0]["imagePullPolicy"] == "Always"
+
+
+def test_what_is_scraped_is_what_is_there(tools: Tools) -> None:
+    found = objects(tools.template(WATCHED))
+    scraped = {
+        monitor["metadata"]["name"]: [
+            (service["metadata"]["name"], sorted(scraped_ports(found, monitor, service)))
+            for service in of_kind(found, "Service")
+            if selects(monitor["spec"]["selector"], service["metadata"]["labels"])
+        ]
+        for monitor in of_kind(found, "ServiceMonitor")
+    }
+    assert scraped == {
+        "evenkeel-extender": [("evenkeel-extender-metrics", ["extender 8889"])],
+        "evenkeel-rebalancer": [("evenkeel-rebalancer-metrics", ["rebalancer 8890"])],
+    }
+
+
+def scraped_ports(found: Objects, monitor: Json, service: Json) -> Iterator[str]:
+    """Return the containers and ports behind what a monitor wants of a service."""
+    wanted = {endpoint["port"] for endpoint in monitor["spec"]["endpoints"]}
+    targets = {p["targetPort"] for p in service["spec"]["ports"] if p["name"] in wanted}
+    for deployment in of_kind(found, "Deployment"):
+        template = deployment["spec"]["template"]
+        if service["spec"]["selector"].items() <= template["metadata"]["labels"].items():
+            for container in template["spec"]["containers"]:
+                for port in container["ports"]:
+                    if port["name"] in targets:
+                        yield f"{container['name']} {port['containerPort']}"
+
+
+def selects(selector: Json, labels: Json) -> bool:
+    return bool(selector["matchLabels"].items() <= labels.items())
+
+
+# Kubernetes puts the last two into every namespace.
+LEFT = {
+    f"Namespace <none> {NAMESPACE}",
+    f"ServiceAccount {NAMESPACE} default",
+    f"ConfigMap {NAMESPACE} kube-root-ca.crt",
+}
+DEFINITION = {
+    "CustomResourceDefinition <none> migrations.evenkeel.io",
+    "APIService <none> v1alpha1.evenkeel.io",
+}
+
+
+@pytest.mark.real
+async def test_a_release_is_installed_changed_and_removed_without_a_trace(
+    release: Release,
+) -> None:
+    before = await release.names()
+    notes = await release.put("install", EVERYTHING)
+    assert "nothing is moved" in notes
+    assert "mode=act" in notes
+    assert "filter-calls" in notes
+    await release.check_strictly(EVERYTHING)
+    installed = await release.names()
+    assert f"Deployment {NAMESPACE} evenkeel-scheduler" in installed
+    assert f"PrometheusRule {NAMESPACE} evenkeel" in installed
+
+    other = {**HOST, **ACT, "rebalancer": {"replicas": 1, "config": {"paused": True}}}
+    assert "It acts" in await release.put("upgrade", other)
+    await release.check_strictly(other)
+    upgraded = await release.names()
+    assert f"DaemonSet {NAMESPACE}-control-plane evenkeel-extender" in upgraded
+    assert f"Deployment {NAMESPACE} evenkeel-scheduler" not in upgraded
+    assert f"PrometheusRule {NAMESPACE} evenkeel" not in upgraded
+
+    await release.helm("uninstall", "--wait")
+    await release.until_left(before, LEFT | DEFINITION)
+
+    await release.put("install", {"crds": {"keep": False}})
+    await release.helm("uninstall", "--wait")
+    await release.until_left(before, LEFT)

@@ -1,0 +1,61 @@
+"""The Dockerfile keeps what the manifests rely on.
+
+Its steps are run as commands in `tests/e2e/test_deploy_image.py`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from common import __version__
+from tests.support.deploy_dockerfile import DOCKERFILE, stages
+
+ROOT = DOCKERFILE.parent
+BUILD, FINAL = stages()
+
+
+def copied() -> list[tuple[str, str]]:
+    words = [each.words() for each in BUILD.all("COPY")]
+    return [(source, target) for source, target in words]
+
+
+def test_both_stages_stand_on_the_same_slim_python() -> None:
+    assert BUILD.base == FINAL.base
+    assert re.fullmatch(r"python:3\.\d+-slim", FINAL.base)
+
+
+def test_only_wheels_of_known_hashes_are_installed() -> None:
+    [install] = [each.words() for each in BUILD.all("RUN") if " install " in each.text]
+    assert {"--require-hashes", "--only-binary=:all:", "--no-deps"} <= set(install)
+    assert install[-1].endswith("requirements.txt")
+
+
+def test_the_final_stage_has_no_installer() -> None:
+    [step] = [each.words() for each in FINAL.all("RUN")]
+    assert step[2:4] == ["pip", "uninstall"]
+    assert {"pip", "setuptools", "wheel"} <= set(step[4:])
+
+
+def test_the_user_is_the_number_that_the_manifests_name_and_has_a_home() -> None:
+    assert FINAL.last("USER") == "65532:65532"
+    assert FINAL.environment["HOME"] == FINAL.last("WORKDIR")
+
+
+def test_the_label_tells_the_version() -> None:
+    assert BUILD.arguments == FINAL.arguments == {"VERSION": __version__}
+    assert FINAL.labels["org.opencontainers.image.version"] == __version__
+
+
+def test_the_programs_are_found_by_the_command_of_the_manifests() -> None:
+    assert FINAL.environment["PATH"].split(":")[0] == "/opt/evenkeel/bin"
+    assert FINAL.last("WORKDIR") == "/app"
+    assert {("extender", "/app/extender"), ("rebalancer", "/app/rebalancer")} <= set(copied())
+
+
+def test_everything_that_is_copied_exists_and_is_let_into_the_build() -> None:
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+    let_in = {line[1:] for line in lines if line.startswith("!")}
+    sources = {source for source, _ in copied()}
+    assert "*" in lines
+    assert sources == let_in
+    assert all((ROOT / source).exists() for source in sources)

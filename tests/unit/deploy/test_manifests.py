@@ -1,0 +1,188 @@
+"""The manifests say what the programs do, the same in every place.
+
+The files are read as they stand; what kubectl makes of them is looked at in `tests/e2e`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from common import __version__
+from common.config import (
+    ExtenderConfiguration,
+    RebalancerConfiguration,
+    effective,
+    load_config,
+    load_settings_hash,
+)
+from common.program import Program, parser
+from controlplane.build import KUBERNETES
+from controlplane.scheduler_config import SHIPPED
+from extender.__main__ import PROGRAM as EXTENDER
+from rebalancer.__main__ import PROGRAM as REBALANCER
+from rebalancer.migration.marks import ANNOTATIONS, LABELS
+
+DEPLOY = Path(__file__).parents[3] / "deploy"
+SECOND = DEPLOY / "overlays" / "second-scheduler"
+CONTROL_PLANE = DEPLOY / "overlays" / "control-plane"
+CONFIGURATIONS = (SECOND / "config" / "extender.yaml", CONTROL_PLANE / "config" / "extender.yaml")
+SHIPPED_REBALANCER = DEPLOY / "base" / "config" / "rebalancer.yaml"
+PROGRAMS: dict[str, Program[Any, Any]] = {"extender": EXTENDER, "rebalancer": REBALANCER}
+
+Json = dict[str, Any]  # Any: the nesting of Kubernetes' objects
+
+
+def documents(path: Path) -> list[Json]:
+    return [each for each in yaml.safe_load_all(path.read_text()) if isinstance(each, dict)]
+
+
+def manifests() -> list[Path]:
+    parts = ("base", "components", "crds", "overlays")
+    return sorted(path for part in parts for path in (DEPLOY / part).rglob("*.yaml"))
+
+
+def kustomizations() -> list[Json]:
+    return [d for path in manifests() if path.name == "kustomization.yaml" for d in documents(path)]
+
+
+def workloads() -> list[Json]:
+    kinds = ("Deployment", "DaemonSet")
+    return [d for path in manifests() for d in documents(path) if d.get("kind") in kinds]
+
+
+def containers() -> list[Json]:
+    return [c for each in workloads() for c in each["spec"]["template"]["spec"]["containers"]]
+
+
+def own_containers() -> list[Json]:
+    return [each for each in containers() if each["image"] == "evenkeel"]
+
+
+def test_the_second_scheduler_has_the_shipped_configuration_but_for_what_it_needs() -> None:
+    expected = yaml.safe_load(SHIPPED.read_text())
+    del expected["clientConnection"]
+    lease = {"resourceName": "evenkeel-scheduler", "resourceNamespace": "evenkeel"}
+    expected["leaderElection"] |= lease
+    [profile] = expected["profiles"]
+    profile["schedulerName"] = "evenkeel-scheduler"
+    found = yaml.safe_load((SECOND / "config" / "scheduler-config.yaml").read_text())
+    assert found == expected
+
+
+def test_the_shipped_rebalancer_observes_and_has_the_defaults_otherwise() -> None:
+    config = load_config(str(SHIPPED_REBALANCER), RebalancerConfiguration)
+    defaults = effective(RebalancerConfiguration())
+    assert effective(config) == {**defaults, "mode": "observe"}
+
+
+def test_what_overlays_and_components_replace_is_quoted_in_their_order() -> None:
+    parts = SHIPPED_REBALANCER.read_text().split('"')
+    assert parts[1::2] == ["observe", "default-scheduler", "skip"]
+    assert [part.splitlines()[-1] for part in parts[0:5:2]] == [
+        "mode: ",
+        "schedulerNames: [",
+        "barePods: ",
+    ]
+
+
+@pytest.mark.parametrize("path", CONFIGURATIONS, ids=lambda path: path.parts[-3])
+def test_the_shipped_extender_has_the_defaults_but_for_where_its_lease_is(path: Path) -> None:
+    config = load_config(str(path), ExtenderConfiguration)
+    namespace = "evenkeel" if path.is_relative_to(CONTROL_PLANE) else ""
+    expected = {**effective(ExtenderConfiguration()), "leaseNamespace": namespace}
+    assert effective(config) == expected
+
+
+@pytest.mark.parametrize("path", CONFIGURATIONS, ids=lambda path: path.parts[-3])
+def test_both_programs_are_shipped_with_the_same_idea_of_load(path: Path) -> None:
+    rebalancer = load_config(str(SHIPPED_REBALANCER), RebalancerConfiguration)
+    extender = load_config(str(path), ExtenderConfiguration)
+    assert load_settings_hash(extender) == load_settings_hash(rebalancer)
+
+
+def test_every_image_of_ours_has_the_version_of_the_programs() -> None:
+    tags = [
+        image["newTag"]
+        for each in kustomizations()
+        for image in each.get("images", ())
+        if image["name"] == "evenkeel"
+    ]
+    assert tags == [__version__] * 3
+
+
+def test_the_second_scheduler_is_the_one_that_is_tested() -> None:
+    [kustomization] = documents(SECOND / "kustomization.yaml")
+    [image] = [each for each in kustomization["images"] if each["name"] != "evenkeel"]
+    assert image["newName"] == "registry.k8s.io/kube-scheduler"
+    assert image["newTag"] == KUBERNETES
+
+
+def test_every_object_is_labelled_as_ours() -> None:
+    objects = [d for path in manifests() for d in documents(path) if "metadata" in d]
+    assert len(objects) > 30
+    for each in objects:
+        labels = each["metadata"].get("labels", {})
+        assert labels.get("app.kubernetes.io/name") == "evenkeel", each["metadata"]["name"]
+
+
+def test_flags_are_flags_of_the_programs() -> None:
+    assert len(own_containers()) == 3
+    for each in own_containers():
+        program = PROGRAMS[each["name"]]
+        assert each["command"] == ["python", "-m", program.name]
+        flags = parser(program).parse_args(each["args"])
+        assert flags.config == f"/etc/evenkeel/{program.name}.yaml"
+        ports = {port["name"]: port["containerPort"] for port in each["ports"]}
+        assert ports["health"] == flags.health_port == program.health_port
+
+
+def test_the_extender_is_asked_on_loopback_only() -> None:
+    for each in own_containers():
+        flags = parser(PROGRAMS[each["name"]]).parse_args(each["args"])
+        if each["name"] == "extender":
+            assert flags.bind_address == "127.0.0.1"
+
+
+def test_every_pod_is_as_restricted_as_can_be() -> None:
+    for each in workloads():
+        context = each["spec"]["template"]["spec"]["securityContext"]
+        assert context["runAsNonRoot"] is True
+        assert (context["runAsUser"], context["runAsGroup"]) == (65532, 65532)
+        assert context["seccompProfile"] == {"type": "RuntimeDefault"}
+    for each in containers():
+        assert each["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+
+
+def test_every_container_is_probed_and_says_what_it_needs() -> None:
+    for each in containers():
+        assert each["livenessProbe"]["httpGet"]["path"] == "/livez"
+        assert each["readinessProbe"]["httpGet"]["path"] == "/readyz"
+        assert each["resources"]["requests"].keys() == {"cpu", "memory"}
+
+
+def test_configuration_is_mounted_as_a_folder_so_that_changes_are_seen() -> None:
+    for each in containers():
+        assert not any("subPath" in mount for mount in each["volumeMounts"])
+
+
+def test_only_the_host_network_takes_a_namespace_without_restrictions() -> None:
+    by_namespace = {each["metadata"]["namespace"]: each for each in workloads()}
+    spec = by_namespace["evenkeel-control-plane"]["spec"]["template"]["spec"]
+    assert spec["hostNetwork"] is True
+    hosts = [e for e in workloads() if "hostNetwork" in e["spec"]["template"]["spec"]]
+    assert [each["metadata"]["namespace"] for each in hosts] == ["evenkeel-control-plane"]
+
+
+def test_the_policy_names_the_marks_that_the_rebalancer_sets() -> None:
+    policy, _ = documents(DEPLOY / "components" / "pod-guard" / "policy.yaml")
+    variables = {each["name"]: each["expression"] for each in policy["spec"]["variables"]}
+    assert tuple(yaml.safe_load(variables["labelMarks"])) == LABELS
+    assert tuple(yaml.safe_load(variables["annotationMarks"])) == ANNOTATIONS
