@@ -14,7 +14,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 SEEDED := $(if $(SEED),-p randomly --randomly-seed=$(SEED),)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test e2e e2e-full loop check format mutants bench soak controlplane docs requirements clean go-present prometheus-present
+.PHONY: help setup demo demo-real test e2e e2e-full check format mutants bench soak controlplane docs requirements clean go-present prometheus-present
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,24 +34,22 @@ $(READY): requirements.txt requirements-dev.txt requirements-bootstrap.txt pypro
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: $(READY) ## Show a simulated cluster and how its nodes are used (needs no cluster)
-	@$(BIN)/python -m simulator demo
+demo: $(READY) ## Watch a simulated cluster get hot and become level (SCENARIO=name, KEEP=1)
+	@$(BIN)/python -m simulator demo $(if $(SCENARIO),--scenario $(SCENARIO)) $(if $(KEEP),--keep)
 
-test: $(READY) ## Run the unit and integration tests in parallel (SEED=n repeats an order)
-	@$(PYTEST) -n auto $(SEEDED) tests/unit tests/integration
+demo-real: $(READY) go-present ## The same on a real control plane (built once, about 13 minutes)
+	@$(BIN)/python -m simulator demo --real $(if $(SCENARIO),--scenario $(SCENARIO)) $(if $(KEEP),--keep)
+
+test: $(READY) ## Run the unit, integration and fault tests in parallel (SEED=n repeats an order)
+	@$(PYTEST) -n auto $(SEEDED) tests/unit tests/integration tests/faults
 
 e2e: $(READY) go-present prometheus-present ## Run the tests on a real control plane, one seed per scenario
 	@$(BIN)/python -m controlplane build
-	@$(PYTEST) -p no:xdist --durations=10 tests/e2e tests/conformance
+	@$(PYTEST) -p no:xdist --durations=10 tests/e2e tests/conformance tests/loop
 
 e2e-full: $(READY) go-present prometheus-present ## The same with all seeds
 	@$(BIN)/python -m controlplane build
-	@$(PYTEST) -p no:xdist --durations=10 --all-seeds tests/e2e tests/conformance
-
-loop: $(READY) go-present ## Run the closed loop under faults: simulated, then on a real control plane
-	@$(PYTEST) -n auto tests/faults
-	@$(BIN)/python -m controlplane build
-	@$(PYTEST) -p no:xdist --durations=10 tests/loop
+	@$(PYTEST) -p no:xdist --durations=10 --all-seeds tests/e2e tests/conformance tests/loop
 
 check: $(READY) ## Format, lint, types, directions of import, generated files
 	@$(BIN)/ruff format --check .
@@ -79,6 +77,7 @@ docs: $(READY) ## Write the generated pages of docs/ anew
 	@$(BIN)/python -m common.config > docs/configuration.md
 	@$(BIN)/python -m rebalancer.report > docs/plan.schema.json
 	@$(BIN)/python -m extender.scoring.plot > docs/scoring.svg
+	@$(BIN)/python deploy/helm/generate.py
 
 requirements: $(READY) ## Pin the requirements anew
 	@$(COMPILE) pyproject.toml --output-file requirements.txt

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from common import __version__, logs
 from common.config import ConfigError
 from common.program import port
-from simulator import demo, serve
+from simulator import serve
+from simulator.demo import demo
 from simulator.process import CANNOT_WORK, NOT_UNDERSTOOD, CannotServe, run
 
 
@@ -18,7 +19,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     flags = parser().parse_args(argv)
     logs.configure(flags.verbosity, "text")
     try:
-        return run(flags.command(flags))
+        return int(flags.command(flags))
     except ConfigError as error:
         for problem in error.problems:
             print(f"simulator: {problem}", file=sys.stderr)
@@ -57,17 +58,19 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--kubeconfig-out", metavar="F", help="where to write the kubeconfig (default: a new file)"
     )
     _add_common(made, speed=1.0)
-    made.set_defaults(command=serve.serve)
+    made.set_defaults(command=lambda flags: run(serve.serve(flags)))
 
 
 def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     made = commands.add_parser(
-        "demo", help="show a simulated cluster and how evenly it is used", allow_abbrev=False
+        "demo", help="show a cluster getting hot, and Evenkeel making it level", allow_abbrev=False
     )
-    made.add_argument("--keep", action="store_true", help="leave the cluster running afterwards")
+    made.add_argument("--keep", action="store_true", help="leave everything running afterwards")
     made.add_argument("--json", action="store_true", help="end with one line of figures")
-    _add_common(made, speed=10.0)
-    made.set_defaults(command=demo.demo)
+    made.add_argument("--real", action="store_true", help="use a real control plane (needs Go)")
+    made.add_argument("--record", metavar="F", help="make an SVG of it that plays")
+    _add_common(made, speed=8.0)
+    made.set_defaults(command=demo)
 
 
 def _add_common(made: argparse.ArgumentParser, *, speed: float) -> None:

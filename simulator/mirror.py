@@ -7,7 +7,7 @@ within the write, so whoever works on the event loop sees what was just written.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import structlog
@@ -17,13 +17,10 @@ from common.cluster.records import NodeRecord, PodRecord
 from common.cluster.snapshot import Snapshot
 from common.cluster.state import ClusterState
 from common.kube.reflector import Sink
-from common.kube.resources import LEASES
 from simulator.api import Change, EventType, Store
 from simulator.api.storage import Subscriber
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
-
-_UNUSED: Final = frozenset({LEASES})
 
 
 class Mirror:
@@ -33,9 +30,8 @@ class Mirror:
         self.state = ClusterState()
         self._stops: list[Callable[[], None]] = []
         for reading in READINGS:
-            if reading.resource not in _UNUSED:
-                follow = _follower(reading, reading.table(self.state))
-                self._stops.append(store.subscribe(reading.resource, follow, replay=True))
+            follow = _follower(reading, reading.table(self.state))
+            self._stops.append(store.subscribe(reading.resource, follow, replay=True))
 
     def snapshot(self) -> Snapshot:
         """Return the cluster as it is now."""

@@ -1,4 +1,4 @@
-"""`serve` and `demo` as processes."""
+"""`serve` as a process."""
 
 from __future__ import annotations
 
@@ -17,10 +17,6 @@ from common.clock import SYSTEM
 from common.kube.client import connect
 from common.kube.resources import NODES
 
-KEYS = [
-    "hotBefore", "hotAfter", "spreadBefore", "spreadAfter", "evictions", "lowerBound",
-    "landedAsPlanned", "landedElsewhere", "evictedAgain", "seconds",
-]  # fmt: skip
 LONG_S = 60.0
 
 
@@ -100,16 +96,3 @@ async def test_a_port_that_is_taken_is_said() -> None:
             _, errors = await process.communicate()
             assert process.returncode == 1
     assert f"port {port}" in errors.decode()
-
-
-async def test_demo_ends_by_itself_with_its_figures() -> None:
-    async with simulator("demo", "--json", "--speed", "60", "--scenario", "hot-spots") as process:
-        output, errors = await process.communicate()
-        assert process.returncode == 0, errors.decode()
-    *_, last = output.decode().splitlines()
-    figures = json.loads(last)
-    assert list(figures) == KEYS
-    assert figures["hotBefore"] == figures["hotAfter"] == 4
-    assert figures["spreadBefore"] > 20
-    assert figures["lowerBound"] is None
-    assert "4 of 20 nodes use more than 80 %" in output.decode()

@@ -1,0 +1,80 @@
+"""How many replicas of each workload were ever missing at the same time.
+
+A replica counts as available while it is Ready and not about to end, as budgets count. Every
+event of the watch is counted, not only what a look now and then would show.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from common.cluster.records import OwnerUid, PodRecord, PodUid
+from common.cluster.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Missing:
+    """A workload that was short of replicas."""
+
+    workload: str
+    most: int
+    replicas: int
+
+
+class Availability:
+    """Counts available replicas by owner, and remembers the fewest since the beginning."""
+
+    def __init__(self) -> None:
+        self._available: dict[OwnerUid, set[PodUid]] = defaultdict(set)
+        self._at_first: dict[OwnerUid, int] = {}
+        self._fewest: dict[OwnerUid, int] = {}
+
+    def begin(self) -> None:
+        """Take what is available now for the whole."""
+        self._at_first = {owner: len(pods) for owner, pods in self._available.items()}
+        self._fewest = dict(self._at_first)
+
+    def on_pod(self, old: PodRecord | None, new: PodRecord | None) -> None:
+        """Take in a change of a pod."""
+        pod = new or old
+        if pod is None or pod.owner is None:
+            return
+        owner = pod.owner.uid
+        if new is not None and new.ready and not new.terminating:
+            self._available[owner].add(new.uid)
+        else:
+            self._available[owner].discard(pod.uid)
+        if owner in self._fewest:
+            self._fewest[owner] = min(self._fewest[owner], len(self._available[owner]))
+
+    def missing(self, snapshot: Snapshot) -> list[Missing]:
+        """Return the workloads that were short of replicas, by name."""
+        found = [
+            Missing(_name(owner, snapshot), whole - self._fewest[owner], whole)
+            for owner, whole in self._at_first.items()
+            if self._fewest[owner] < whole
+        ]
+        return sorted(found)
+
+
+def _name(owner: OwnerUid, snapshot: Snapshot) -> str:
+    workload = snapshot.workloads.get(owner)
+    if workload is None:
+        return str(owner)
+    above = snapshot.workloads.get(workload.owner.uid) if workload.owner is not None else None
+    return (above or workload).name
+
+
+def in_words(missing: list[Missing]) -> str:
+    """Say it in one line: `at most 1 of 5 replicas of search-1, search-2`."""
+    if not missing:
+        return "no workload was ever short of a replica"
+    groups: Mapping[tuple[int, int], list[str]] = defaultdict(list)
+    for each in missing:
+        groups[each.most, each.replicas].append(each.workload)
+    return "; ".join(
+        f"at most {most} of {replicas} replicas of {', '.join(names)}"
+        for (most, replicas), names in sorted(groups.items(), reverse=True)
+    )

@@ -1,0 +1,176 @@
+"""The programs of a demo as processes: started, watched, and ended, whatever happens.
+
+Each has a session of its own, so that Ctrl-C reaches only the demo, which ends them in
+order: whoever uses the cluster first, then the cluster. Processes are started without an
+await: there is no moment in which one exists and nobody knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from signal import SIGCONT, SIGKILL, SIGTERM
+from typing import Any, Final
+
+from common.clock import Clock
+from simulator.process import CannotServe
+
+_EVERY_S: Final = 0.05
+_START_S: Final = 60.0
+_END_S: Final = 10.0
+_COMMAND_S: Final = 60.0
+_LAST_LINES: Final = 12
+
+
+class ProgramDied(CannotServe):
+    """A program has ended that should have gone on; says what it said last."""
+
+
+class Program:
+    """One process, and what it writes."""
+
+    patience_s: float = _END_S
+    """How long it may take to end before it is killed."""
+
+    def __init__(self, name: str, arguments: list[str], folder: Path, *, clock: Clock) -> None:
+        self.name = name
+        self.log = folder / f"{name}.log"
+        self._out = folder / f"{name}.out"
+        self._clock = clock
+        with self.log.open("ab") as errors, self._out.open("wb") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+                # Whatever it leaves when it is killed goes with the demo's folder.
+                env={**os.environ, "TMPDIR": str(folder)},
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def code(self) -> int | None:
+        """Return how it has ended; None while it runs."""
+        return self._process.poll()
+
+    def check(self) -> None:
+        """Raise `ProgramDied` if it has ended."""
+        if self.code is not None:
+            raise ProgramDied(self.last_words())
+
+    def last_words(self) -> str:
+        """Say how it ended and what it said last."""
+        how = f"exit code {self.code}" if (self.code or 0) >= 0 else f"signal {-(self.code or 0)}"
+        said = [*_lines(self.log), *_lines(self._out)][-_LAST_LINES:]
+        shown = [f"  {line}" for line in said] or ["  nothing was said"]
+        return "\n".join([f"the {self.name} has ended ({how}); the end of its log:", *shown])
+
+    def output(self) -> list[str]:
+        """Return the lines that it has printed so far."""
+        return _lines(self._out)
+
+    def announced(self) -> Mapping[str, Any]:
+        """Return the line of JSON in which a program says where it answers; empty before."""
+        lines = self.output()[:1]
+        said: Mapping[str, Any] = json.loads(lines[0]) if lines else {}
+        return said
+
+    async def until(self, found: Callable[[], list[str]], limit_s: float = _START_S) -> list[str]:
+        """Return what is found as soon as there is something."""
+        end = self._clock.monotonic() + limit_s
+        while not (lines := found()):
+            self.check()
+            if self._clock.monotonic() > end:
+                raise ProgramDied(f"the {self.name} is not there after {limit_s:g} s")
+            await self._clock.sleep(_EVERY_S)
+        return lines
+
+    def signal(self, number: int) -> None:
+        """Send a signal, if there is still somebody to take it."""
+        with suppress(ProcessLookupError):
+            if self.code is None:
+                os.kill(self.pid, number)
+
+    async def ended(self, limit_s: float) -> bool:
+        """Wait for its end; tell whether it came."""
+        end = self._clock.monotonic() + limit_s
+        while self.code is None and self._clock.monotonic() < end:
+            await self._clock.sleep(_EVERY_S)
+        return self.code is not None
+
+
+class Programs:
+    """All processes of one demo."""
+
+    def __init__(self, folder: Path, *, clock: Clock) -> None:
+        self.folder = folder
+        self._clock = clock
+        self._started: list[Program] = []
+
+    def start(self, name: str, *arguments: str) -> Program:
+        """Start `python -m` with these arguments."""
+        program = Program(name, list(arguments), self.folder, clock=self._clock)
+        self._started.append(program)
+        return program
+
+    def check(self) -> None:
+        """Raise `ProgramDied` if one has ended."""
+        for program in self._started:
+            program.check()
+
+    def ended(self) -> list[Program]:
+        """Return those that have ended."""
+        return [program for program in self._started if program.code is not None]
+
+    async def end(self) -> None:
+        """End all: first whoever uses the cluster, which was started first."""
+        cluster, users = self._started[:1], self._started[1:]
+        await asyncio.gather(*map(self._end, users))
+        await asyncio.gather(*map(self._end, cluster))
+        self._started.clear()
+
+    async def run(self, name: str, *arguments: str, say: Callable[[str], None]) -> None:
+        """Run a command to its end and pass on what it says; raise if it fails."""
+        program = self.start(name, *arguments)
+        # It has processes of its own, which only it can end.
+        program.patience_s = _COMMAND_S
+        told = 0
+        while not await program.ended(_EVERY_S) or told < len(program.output()):
+            for line in program.output()[told:]:
+                say(line)
+                told += 1
+        if program.code:
+            raise ProgramDied(program.last_words())
+        self._started.remove(program)
+
+    def kill(self) -> None:
+        """End all at once: somebody is impatient."""
+        for program in self._started:
+            if program.patience_s < _COMMAND_S:
+                program.signal(SIGKILL)
+
+    async def _end(self, program: Program) -> None:
+        # A stopped process takes the other signal only once it goes on.
+        for number in (SIGTERM, SIGCONT):
+            program.signal(number)
+        if not await program.ended(program.patience_s):
+            program.signal(SIGKILL)
+            await program.ended(_END_S)
+
+
+def _lines(path: Path) -> list[str]:
+    """Return the complete lines of a file."""
+    if not path.exists():
+        return []
+    text = path.read_text(errors="replace")
+    return text[: text.rfind("\n") + 1].splitlines()

@@ -1,0 +1,101 @@
+"""The demo as its own processes: what it comes to, and that it leaves nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from simulator.scenarios import names
+from tests.support.demo import QUICK, RunningDemo, demo
+
+KEYS = [
+    "hotBefore", "hotAfter", "spreadBefore", "spreadAfter", "evictions", "lowerBound",
+    "landedAsPlanned", "landedElsewhere", "evictedAgain", "seconds",
+]  # fmt: skip
+
+
+def figures(folder: Path) -> dict[str, float]:
+    """Return the one line that `--json` prints."""
+    [line] = (folder / "out").read_text().splitlines()
+    found: dict[str, float] = json.loads(line)
+    return found
+
+
+async def test_a_hot_cluster_becomes_level_and_every_pod_lands_as_planned(tmp_path: Path) -> None:
+    async with demo(tmp_path, "--json", *QUICK, "--scenario", "requests-mislead") as running:
+        assert await running.ended() == 0, running.text
+        assert running.left() == []
+    found = figures(tmp_path)
+    assert list(found) == KEYS
+    assert (found["hotBefore"], found["hotAfter"]) == (4, 0)
+    assert found["spreadAfter"] < found["spreadBefore"]
+    assert found["landedElsewhere"] == found["evictedAgain"] == 0
+    assert found["landedAsPlanned"] == found["evictions"] >= found["lowerBound"] > 0
+    assert "Short waits for the demo: a cycle every 3 s (default 30 s)" in running.text
+    assert "The cluster is level." in running.text
+
+
+async def test_a_level_cluster_is_left_alone_and_can_be_kept(tmp_path: Path) -> None:
+    async with demo(tmp_path, "--json", "--keep", *QUICK, "--scenario", "nothing-to-do") as running:
+        await running.says("Ctrl-C ends all of it.")
+        assert "There was nothing to do, and nothing was done." in running.text
+        assert figures(tmp_path)["evictions"] == 0
+        commands = [line.strip() for line in running.text.splitlines() if line.startswith(5 * " ")]
+        label, kill, look = (shlex.split(line) for line in commands[-3:])
+        for command in (label, look, kill):
+            quiet = asyncio.subprocess.DEVNULL
+            process = await asyncio.create_subprocess_exec(*command, stdout=quiet, stderr=quiet)
+            assert await process.wait() == 0, command
+        await running.says("the extender has ended")
+        for _ in range(2):
+            running.process.send_signal(signal.SIGTERM)
+        assert await running.ended() == 0
+        assert running.left() == []
+
+
+def ctrl_c(running: RunningDemo) -> None:
+    assert running.terminal is not None
+    os.write(running.terminal, b"\x03")
+
+
+@pytest.mark.parametrize("end", [ctrl_c, RunningDemo.hang_up])
+async def test_whoever_leaves_early_leaves_nothing(
+    tmp_path: Path, end: Callable[[RunningDemo], None]
+) -> None:
+    async with demo(tmp_path, *QUICK, terminal=True) as running:
+        await running.says("CPU in use, measured")
+        assert running.left() != []
+        end(running)
+        # A terminal that is gone is seen by the signal or by the next line, whichever is first.
+        assert await running.ended() in ((130,) if end is ctrl_c else (129, 1))
+        await running.until(lambda: not running.left(), "nothing is left")
+
+
+@pytest.mark.parametrize("name", ["simulator", "extender"])
+async def test_a_program_that_dies_is_named_with_its_last_words(tmp_path: Path, name: str) -> None:
+    async with demo(tmp_path, *QUICK) as running:
+        await running.until(lambda: "pods run on" in said(tmp_path), "something is shown")
+        os.kill(running.program(name), signal.SIGKILL)
+        assert await running.ended() == 1
+        assert running.left() == []
+    shown = "cluster" if name == "simulator" else name
+    assert f"the {shown} has ended (signal 9); the end of its log:" in running.text
+    assert "Traceback" not in running.text
+
+
+async def test_an_unknown_scenario_is_answered_with_those_that_there_are(tmp_path: Path) -> None:
+    async with demo(tmp_path, "--scenario", "hot-spot") as running:
+        assert await running.ended() == 2
+        assert running.left() == []
+    assert all(name in running.text for name in names())
+
+
+def said(folder: Path) -> str:
+    return (folder / "out").read_text()
