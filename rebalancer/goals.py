@@ -6,11 +6,18 @@ A goal names nodes and percentages, never victims. Plain values, with words for 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
 from common.cluster.records import NodeName
 from common.config import Strategy
+
+PRECISION: Final = 0.05
+"""Points: who is no further above a threshold is at it, for nobody measures more precisely."""
+MARGIN: Final = 0.5
+"""Points that a plan keeps from thresholds where that costs nothing, and by which nodes may
+later differ from what it promised."""
 
 
 class Dimension(StrEnum):

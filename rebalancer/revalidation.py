@@ -2,8 +2,9 @@
 
 Chains are gone through in their order. One that no longer fits, is no longer needed or no
 longer gains is dropped whole, with the reason; a target may change to one of the move's
-ranked alternatives; nothing is added. What comes out holds in every order in which its moves
-can come true, as the planner's ordering promises, and within every limit as things are now.
+ranked alternatives; nothing is added. What comes out is put in order as the planner does it:
+it holds as it stands, and within every limit as things are now. Chains of which one has come
+to wait for another are one from then on.
 Pods that earlier moves have on their way count as arrived, and as not yet gone.
 
 Pure: the moves, a new demand and objections in, a value out.
@@ -12,6 +13,7 @@ Pure: the moves, a new demand and objections in, a value out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Final
 
 import msgspec
@@ -28,7 +30,7 @@ from rebalancer.planner.gain import not_worth_it
 from rebalancer.planner.instance import Floats
 from rebalancer.planner.limits import cut
 from rebalancer.planner.movable import Movable
-from rebalancer.planner.ordering import Order, Step, arrange
+from rebalancer.planner.ordering import Step, settle
 from rebalancer.planner.planner import AXES
 from rebalancer.planner.problem import Problem
 from rebalancer.planner.replicas import Census
@@ -92,7 +94,7 @@ class _Review:
         self._promised = list(_promised(demand.look, self._problem))
         self._after = self._draft()
         self._kept: list[dict[Movable, Move]] = []
-        self._order = Order()
+        self._order: list[list[Step]] = []
 
     def take(self, chain: Chain) -> Refusal | None:
         """Keep a chain, or return why not."""
@@ -111,11 +113,10 @@ class _Review:
 
     def chains(self) -> tuple[Chain, ...]:
         """Return what is kept, as moves."""
-        steps = {step.m: step for step in self._order.steps}
-        order = {m: place for place, m in enumerate(steps)}
+        moves = {m: move for kept in self._kept for m, move in kept.items()}
         return tuple(
-            tuple(self._move(kept[m], steps[m]) for m in sorted(kept, key=order.__getitem__))
-            for kept in self._kept
+            tuple(self._move(moves[step.m], step, moves[chain[0].m].chain) for step in chain)
+            for chain in self._order
         )
 
     def after(self) -> dict[NodeName, Level]:
@@ -159,7 +160,8 @@ class _Review:
             return False
         if isinstance(goal, AtMost) and not is_met(goal, problem, self._after):
             return True
-        return move.reason == SPREAD and any(
+        # A node above its ceiling mostly stands out of its pool too, and the plan met both.
+        return any(
             not is_met(spread, problem, self._after)
             for spread in problem.spreads
             if move.source in spread.nodes or move.target in spread.nodes
@@ -183,9 +185,11 @@ class _Review:
         if refusal is not None:
             return refusal
         moves = {**self._after.moves, **rows}
-        order = arrange(self._draft(), moves, {m for m in moves if m.maintenance})
-        if order.left_out:
-            return self._unfit(rows, order.left_out)
+        last_resort = {m for m in moves if m.maintenance}
+        together = [pair for kept in (*self._kept, found) for pair in pairwise(kept)]
+        order, left_out = settle(self._draft, moves, last_resort, together)
+        if left_out:
+            return self._unfit(rows, left_out)
         refusal = self._beyond_limits(found, order) or self._not_worth_it(found, rows)
         if refusal is not None:
             return refusal
@@ -213,8 +217,10 @@ class _Review:
                 return found
         return Refusal("NoOrder", "no order of the moves lets it go any more", for_good=False)
 
-    def _beyond_limits(self, found: Mapping[Movable, Move], order: Order) -> Refusal | None:
-        steps = {step.m: step for step in order.steps}
+    def _beyond_limits(
+        self, found: Mapping[Movable, Move], order: Sequence[Sequence[Step]]
+    ) -> Refusal | None:
+        steps = {step.m: step for chain in order for step in chain}
         groups = [[steps[m] for m in kept] for kept in (*self._kept, found)]
         verdicts = cut(self._problem, groups)
         limit = next((verdicts[m] for m in found if verdicts[m]), "")
@@ -244,7 +250,7 @@ class _Review:
         """Return the resources that the goals of the chain are about."""
         goals = [self._problem.goal_of(m.row) for m in found]
         axes = {AXES[d] for goal in goals if isinstance(goal, AtMost) for d in goal.broken}
-        if any(move.reason == SPREAD for move in found.values()):
+        if not axes or any(move.reason == SPREAD for move in found.values()):
             axes |= {AXES[goal.dimension] for goal in self._problem.spreads}
         return sorted(axes) or sorted(AXES.values())
 
@@ -261,12 +267,13 @@ class _Review:
                 draft.free[line, row] -= amount
         return draft
 
-    def _move(self, move: Move, step: Step) -> Move:
+    def _move(self, move: Move, step: Step, chain: int) -> Move:
         names = self._problem.nodes
         return msgspec.structs.replace(
             move,
             target=names[step.row],
             alternatives=tuple(names[row] for row in step.alternatives),
+            chain=chain,
             needs=tuple(need.pod.uid for need in step.needs),
             cpu_milli=step.m.cpu_milli,
             mem_bytes=step.m.mem_bytes,

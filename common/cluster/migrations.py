@@ -8,6 +8,7 @@ The schema in `deploy/crds/migrations.yaml` says the same as the structs here.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
@@ -17,7 +18,7 @@ import msgspec
 from common.cluster.interning import Interner
 from common.cluster.objects import Object
 from common.cluster.records import NodeName, OwnerUid, PodUid, seconds
-from common.contract import API_VERSION
+from common.contract import API_VERSION, PREDICTED_USE
 
 _CLOSED: Final = frozenset({"Completed", "Failed"})
 
@@ -185,6 +186,14 @@ def new_migration(spec: MigrationSpec) -> dict[str, Any]:
     }
 
 
+def read_prediction(annotations: Mapping[str, str]) -> Uses | None:
+    """Return what was predicted; None if nobody did, or if it makes no sense."""
+    try:
+        return msgspec.json.decode(annotations.get(PREDICTED_USE, ""), type=Uses)
+    except msgspec.DecodeError:
+        return None
+
+
 class MigrationRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A Migration as the cache keeps it."""
 
@@ -230,6 +239,8 @@ class MigrationRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     replacement_node: NodeName
     withdrawn: bool
     """It is being deleted."""
+    predicted: Uses | None = None
+    """What both nodes are expected to use after it, and what else was decided with it."""
 
     @property
     def open(self) -> bool:
@@ -289,4 +300,5 @@ def migration_record(wire: Migration, shared: Interner) -> MigrationRecord:
         replacement_pod=found.name,
         replacement_node=NodeName(found.node),
         withdrawn=meta.deletion_timestamp is not None,
+        predicted=read_prediction(meta.annotations or {}),
     )

@@ -1,6 +1,6 @@
 """Fills the state: one reflector per kind that Evenkeel reads.
 
-`READINGS` is the whole list of what is watched; the roles in `deploy/base/` grant exactly
+`READINGS` is what everybody watches; the role in `deploy/base/reader.yaml` grants exactly
 that. After the first sync the garbage collector is told to leave the cache alone:
 otherwise a full collection stops the process for a tenth of a second at 150,000 pods.
 """
@@ -57,6 +57,8 @@ class Reading:
     type_: type[Object]
     table: Callable[[ClusterState], Sink[Any]]  # Any: each table takes its own wire struct
     field_selector: str = ""
+    namespace: str = ""
+    """The only one that is read; the empty one stands for all."""
     optional: bool = False
     """Whether work can begin without it."""
 
@@ -87,13 +89,20 @@ READINGS: Final[tuple[Reading, ...]] = (
     Reading(kinds.STORAGECLASSES, StorageClass, lambda s: s.storage_classes),
     Reading(kinds.CSINODES, CSINode, lambda s: s.csi_nodes),
     Reading(kinds.PRIORITYCLASSES, PriorityClass, lambda s: s.priority_classes),
-    Reading(kinds.LEASES, Lease, lambda s: s.leases),
 )
 
 MIGRATION_READING: Final = Reading(
     kinds.MIGRATIONS, Migration, lambda s: s.migrations, optional=True
 )
 """Apart from the others, for a cluster that knows nothing of Evenkeel has no such kind."""
+
+
+def lease_reading(namespace: str) -> Reading:
+    """Return how the Leases of one namespace are read.
+
+    Elsewhere every node renews one each ten seconds, and anybody may be able to write some.
+    """
+    return Reading(kinds.LEASES, Lease, lambda s: s.leases, namespace=namespace)
 
 
 class ClusterReader:
@@ -120,7 +129,11 @@ class ClusterReader:
                 reading.resource,
                 reading.type_,
                 reading.table(self.state),
-                settings=replace(settings, field_selector=reading.field_selector),
+                settings=replace(
+                    settings,
+                    field_selector=reading.field_selector,
+                    namespace=reading.namespace,
+                ),
                 clock=clock,
                 metrics=metrics,
                 rng=random.Random(),

@@ -123,6 +123,7 @@ class LeaseRecord(Record, frozen=True, kw_only=True):
     name: str
     holder: str = ""
     duration_s: int = 0
+    created_s: float | None = None
     renewed_s: float | None = None
     annotations: Mapping[str, str] = EMPTY
 
@@ -248,6 +249,7 @@ def lease_record(wire: Lease, shared: Interner) -> LeaseRecord:
         name=meta.name,
         holder=spec.holder_identity or "",
         duration_s=spec.lease_duration_seconds or 0,
+        created_s=seconds(meta.creation_timestamp),
         renewed_s=seconds(spec.renew_time),
         annotations=kept_annotations(meta, shared),
     )

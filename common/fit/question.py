@@ -109,8 +109,7 @@ class Question:
     def _nominated(self) -> dict[NodeName, tuple[PodRecord, ...]]:
         if self._guests is None:
             told = {
-                name: self._yields_to(self.index.nominated(name))
-                for name in self.world.snapshot.by_nomination
+                name: self._yields_to(self.index.nominated(name)) for name in self.index.promised
             }
             self._guests = {name: pods for name, pods in told.items() if pods}
         return self._guests

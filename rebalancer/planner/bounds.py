@@ -26,11 +26,14 @@ from typing import Final
 import numpy as np
 
 from common.cluster.records import NodeName
-from rebalancer.goals import AtMost, Dimension, Empty, Goal, Spread
+from rebalancer.goals import PRECISION, AtMost, Dimension, Empty, Goal, Spread
 from rebalancer.planner.covering import TOLERANCE, fewest_largest, movable
 from rebalancer.planner.instance import CPU, MEMORY, Flags, Floats, Instance, Ints
 from rebalancer.planner.plan import Bound
 from rebalancer.planner.spread_bound import Known, spread_evictions
+
+LEEWAY: Final = PRECISION + TOLERANCE
+"""Points by which a goal may be missed and still counts as met."""
 
 AXIS: Final = {Dimension.CPU: CPU, Dimension.MEMORY: MEMORY}
 
@@ -121,7 +124,7 @@ def excess(instance: Instance, goals: Sequence[AtMost]) -> Floats:
             at = row[goal.node]
             over = percent[at] - (goal.ceiling.cpu_percent, goal.ceiling.mem_percent)
             broken = [AXIS[dimension] for dimension in goal.broken]
-            found[at, broken] = np.maximum(found[at, broken], over[broken] - TOLERANCE)
+            found[at, broken] = np.maximum(found[at, broken], over[broken] - LEEWAY)
     return found
 
 

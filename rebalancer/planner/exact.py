@@ -17,8 +17,8 @@ from typing import Final
 
 import numpy as np
 
-from rebalancer.goals import AtMost, Empty, Goal, Spread
-from rebalancer.planner.bounds import AXIS, excess, lower_bound, rows_of, source_needs
+from rebalancer.goals import PRECISION, AtMost, Empty, Goal, Spread
+from rebalancer.planner.bounds import AXIS, LEEWAY, excess, lower_bound, rows_of, source_needs
 from rebalancer.planner.covering import TOLERANCE, movable, unlisted
 from rebalancer.planner.instance import Flags, Floats, Instance, Ints
 from rebalancer.planner.milp import Answer, Model, solve
@@ -197,10 +197,10 @@ def _together(model: Model, instance: Instance, goal: Spread, pod: Ints, node: I
         rows, columns, values = (
             np.concatenate(pair) for pair in zip((rows, columns, values), extra, strict=True)
         )
-        least, most = -level - TOLERANCE, goal.points - level + TOLERANCE
+        least, most = -level - TOLERANCE, goal.points - level + LEEWAY
         model.rows(len(members), rows, columns, values, least, most)
     else:
-        _below_the_mean(model, goal.points, level, (rows, columns, values))
+        _below_the_mean(model, goal.points + PRECISION, level, (rows, columns, values))
 
 
 def _below_the_mean(

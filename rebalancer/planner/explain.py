@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from rebalancer.goals import AtMost, Empty, Goal, Spread
+from rebalancer.goals import PRECISION, AtMost, Empty, Goal, Spread
 from rebalancer.planner import constraints
 from rebalancer.planner.draft import Draft
 from rebalancer.planner.instance import CPU, MEMORY, Floats
@@ -43,10 +43,10 @@ def is_met(goal: Goal, problem: Problem, draft: Draft) -> bool:
     """Tell whether a goal is met once all moves are made."""
     if isinstance(goal, AtMost):
         row = problem.row_of[goal.node]
-        return bool((draft.load[row] <= problem.limit[row] + problem.slack[row]).all())
+        return bool((draft.load[row] <= problem.enough[row]).all())
     if isinstance(goal, Empty):
         return all(m in draft.moves for m in problem.allowed_to_go(problem.row_of[goal.node]))
-    return gap(goal, problem, draft.load) <= goal.points + 1e-6
+    return gap(goal, problem, draft.load) <= goal.points + PRECISION
 
 
 def gap(goal: Spread, problem: Problem, load: Floats) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from common.config import Strategy
-from rebalancer.goals import Dimension, Spread
+from rebalancer.goals import PRECISION, Dimension, Spread
 from rebalancer.planner.explain import gap
 from rebalancer.planner.instance import Flags, Ints
 from rebalancer.planner.levels import AXES, EPSILON, Levels, Window
@@ -93,6 +93,6 @@ def guards(problem: Problem) -> tuple[Spread, ...]:
                 fill_low=fill_low,
                 words="its pool would no longer be level",
             )
-            if nodes and gap(goal, problem, problem.load) <= goal.points:
+            if nodes and gap(goal, problem, problem.load) <= goal.points + PRECISION:
                 found.append(goal)
     return tuple(found)

@@ -2,19 +2,23 @@
 
 A level is chosen, and with it the window that every node of the pool has to be in. Of the
 moves from nodes above the window, or to nodes below it, the one that removes most of what is
-outside is made, until nothing is. Where pods are too large for that, two nodes swap. A few
-levels are tried; the one that meets the goal with the fewest moves stays. Where the low end
-does not count, only nodes too far above the mean of the others give.
+outside is made, until nothing is. A node whose pods can go nowhere is passed over: the next
+ones give instead. Where pods are too large for that, two nodes swap. A few levels are tried;
+the one that meets the goal with the fewest moves stays, and of those one that keeps some
+distance to the threshold. Where the low end does not count, only nodes too far above the
+mean of the others give.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 import numpy as np
 
-from rebalancer.goals import Spread
+from rebalancer.goals import MARGIN, PRECISION, Spread
 from rebalancer.planner.draft import Draft
 from rebalancer.planner.gain import worthwhile
 from rebalancer.planner.guarding import Guard, guards
@@ -23,11 +27,15 @@ from rebalancer.planner.levels import AXES, EPSILON, Levels, Window, smallest
 from rebalancer.planner.movable import Movable
 
 PODS: Final = 8
-"""Pods of a node that are looked at for one move, the most suitable first."""
+"""Pods of a node that are compared for one move, the most suitable first."""
+ASKED: Final = 32
+"""Pods of a node that are asked about until so many can go."""
 FEW: Final = 4
 """The same in large pools, where the first that can go is taken."""
 ENDS: Final = 4
 """Nodes at either end that are looked at for one move."""
+PASSED_OVER: Final = 64
+"""Nodes whose pods can go nowhere that are passed over on the way to one level."""
 PARTNERS: Final = 16
 """Low nodes with which a high one may swap pods."""
 LARGE: Final = 500
@@ -36,6 +44,22 @@ LEVELS: Final = 5
 
 Choice = tuple[float, Movable, int]
 """What a move removes, and the move."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Try:
+    """What one level takes, and how far it gets."""
+
+    left: float
+    """Points that the pool is still too wide."""
+    near: bool
+    """Whether it is so nearly too wide that a sample could make it so."""
+    moves: dict[Movable, int]
+    window: Window
+
+    @property
+    def met(self) -> bool:
+        return self.left <= EPSILON
 
 
 class Leveling:
@@ -48,6 +72,8 @@ class Leveling:
         self._guard = Guard(self.levels, guards(self.problem))
         self._min_gain = draft.problem.demand.settings.min_gain
         self._moved: set[Movable] = set()
+        self._stuck: set[int] = set()
+        """Rows whose pods can go nowhere: moves take room, so they will not later either."""
         self.swaps: list[tuple[Movable, Movable]] = []
         """Moves that make sense only together."""
 
@@ -77,28 +103,33 @@ class Leveling:
         return all(self._near(goal) for goal in goals)
 
     def _near(self, goal: Spread) -> bool:
-        return self.levels.gap(goal) <= goal.points + EPSILON
+        return self.levels.gap(goal) <= goal.points + PRECISION
 
     def _level(self, goal: Spread) -> bool:
         """Bring a pool closer together; tell whether another round may bring it further."""
         self._guard.forget(goal)
         if self._near(goal):
             return False
-        best: tuple[tuple[bool, float, int], dict[Movable, int], Window] | None = None
-        for window in self._windows(goal):
-            made = self._reach(goal, window)
-            left = max(0.0, self.levels.gap(goal) - goal.points)
-            rank = (left > EPSILON, round(left, 6), len(made))
-            if best is None or rank < best[0]:
-                best = (rank, {m: self.draft.moves[m] for m in made}, window)
-            for m in reversed(made):
-                self.levels.take_out(m)
-        assert best is not None
-        for m, row in best[1].items():
+        best = min((self._tried(goal, window) for window in self._windows(goal)), key=_rank)
+        for m, row in best.moves.items():
             self.levels.put(m, row)
-        self._moved |= best[1].keys()
-        self._guard.keep(goal, best[2])
-        return bool(best[1]) and best[0][0]
+        self._moved |= best.moves.keys()
+        self._guard.keep(goal, best.window)
+        return bool(best.moves) and not best.met
+
+    def _tried(self, goal: Spread, window: Window) -> _Try:
+        """Bring a pool into a window, note what that takes, and undo it."""
+        made = self._reach(goal, window)
+        gap = self.levels.gap(goal)
+        found = _Try(
+            left=round(max(0.0, gap - goal.points - PRECISION), 6),
+            near=gap > goal.points - 2 * MARGIN,
+            moves={m: self.draft.moves[m] for m in made},
+            window=window,
+        )
+        for m in reversed(made):
+            self.levels.take_out(m)
+        return found
 
     def _windows(self, goal: Spread) -> Iterator[Window]:
         """Return the levels to try, those that seem to need the fewest moves first."""
@@ -126,6 +157,7 @@ class Leveling:
     def _reach(self, goal: Spread, window: Window) -> list[Movable]:
         """Make moves until the pool is inside the window, or nothing helps any more."""
         made: list[Movable] = []
+        self._stuck.clear()
         while not self._near(goal) and self.draft.effort.left > 0:
             choice = self._best_move(window)
             moves = [choice[1:]] if choice is not None else self._swap(window)
@@ -135,6 +167,7 @@ class Leveling:
                 self.levels.put(m, row)
                 made.append(m)
             if len(moves) == 2:
+                self._stuck.clear()
                 self.swaps.append((moves[0][0], moves[1][0]))
         return self._pruned(goal, made)
 
@@ -151,22 +184,40 @@ class Leveling:
         return kept
 
     def _best_move(self, window: Window) -> Choice | None:
+        """Return the best move of the highest nodes that have one."""
+        while len(self._stuck) <= PASSED_OVER:
+            sources = self._highest(window)
+            if not sources:
+                break
+            found = self._of_sources(window, sources)
+            if found is not None or self._stuck.isdisjoint(sources):
+                return found
+        return None
+
+    def _highest(self, window: Window) -> list[int]:
+        """Return the highest nodes, but those that were passed over."""
         levels = self.levels.percent[window.rows, window.axis]
-        sources = window.rows[smallest(-levels, levels, ENDS)]
-        above = [
-            row for row in sources if self.levels.percent[row, window.axis] > window.high + EPSILON
-        ]
+        rows = window.rows[smallest(-levels, levels, ENDS + len(self._stuck))].tolist()
+        return [row for row in rows if row not in self._stuck][:ENDS]
+
+    def _of_sources(self, window: Window, sources: Sequence[int]) -> Choice | None:
+        levels = self.levels.percent[:, window.axis]
+        above = [row for row in sources if levels[row] > window.high + EPSILON]
         for row in above:
-            found = self._from(window, int(row))
+            found = self._from(window, row)
             if found is not None:
                 return found
-        if above or not (levels < window.low - EPSILON).any():
+        if above or not (levels[window.rows] < window.low - EPSILON).any():
             return None
-        return self._best_of(window, (self._from(window, int(row)) for row in sources))
+        return self._best_of(window, (self._from(window, row) for row in sources))
 
     def _from(self, window: Window, source: int) -> Choice | None:
         """Return the move away from a node that removes most of what is outside."""
-        return self._best_of(window, (self._to(window, m) for m in self._suitable(window, source)))
+        found = (self._to(window, m) for m in self._suitable(window, source))
+        best = self._best_of(window, islice((c for c in found if c is not None), PODS))
+        if best is None:
+            self._stuck.add(source)
+        return best
 
     @staticmethod
     def _best_of(window: Window, choices: Iterator[Choice | None]) -> Choice | None:
@@ -186,7 +237,7 @@ class Leveling:
         outside = window.outside(after)
         # Of those that overshoot nothing, the largest moves most.
         order = sorted(range(len(pods)), key=lambda i: (outside[i], pods[i].cost, after[i], i))
-        wanted = PODS if window.rows.size <= LARGE else FEW
+        wanted = ASKED if window.rows.size <= LARGE else FEW
         return [pods[i] for i in order[:wanted]]
 
     def _to(self, window: Window, m: Movable) -> Choice | None:
@@ -261,6 +312,11 @@ def _effort(levels: Floats, low: float, points: float) -> tuple[float, float]:
     above = np.maximum(levels - low - points, 0.0)
     below = np.maximum(low - levels, 0.0)
     return max(float(above.sum()), float(below.sum())), float(above.sum() + below.sum())
+
+
+def _rank(found: _Try) -> tuple[bool, float, int, bool]:
+    """Sort what meets the goal first, then the fewest moves, then who keeps some distance."""
+    return not found.met, found.left, len(found.moves), found.near
 
 
 def _worth(choice: Choice) -> tuple[float, int]:

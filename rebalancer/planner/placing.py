@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from rebalancer.goals import MARGIN
 from rebalancer.planner.draft import Draft
 from rebalancer.planner.instance import Flags, Floats, Ints
 from rebalancer.planner.movable import Movable
@@ -183,8 +184,8 @@ class Placing:
         rows = at_once if at_once.size else rows
         after = 100.0 * (self.draft.load[rows] + m.load) / self.problem.capacity[rows]
         if self._tight:
-            left = self.problem.ceiling[rows] - after
-            return int(rows[np.argmin(np.minimum(left[:, 0], left[:, 1]))])
+            left = (self.problem.ceiling[rows] - after).min(axis=1)
+            return int(rows[np.lexsort((left, left < MARGIN))[0]])
         return int(rows[np.argmin(np.maximum(after[:, 0], after[:, 1]))])
 
     def _doubtful(self, m: Movable) -> bool:

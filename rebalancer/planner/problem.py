@@ -15,7 +15,7 @@ import numpy as np
 
 from common.cluster.records import NodeName, PodRecord, PodUid
 from rebalancer.evictability import Budgets, Purpose, lineage_of, past_of
-from rebalancer.goals import AtMost, Ceiling, Empty, Spread
+from rebalancer.goals import MARGIN, PRECISION, AtMost, Ceiling, Empty, Spread
 from rebalancer.planner.instance import Flags, Floats, Instance, Ints
 from rebalancer.planner.movable import Movable, disruption
 from rebalancer.planner.settings import PlannerSettings
@@ -74,6 +74,10 @@ class Problem:
         self._lower_ceilings()
         self.limit = self.ceiling * self.capacity / 100.0
         self.slack = TOLERANCE * self.capacity
+        self.enough = self.limit + PRECISION / 100.0 * self.capacity
+        """What a node may use at most that had to come under its ceiling."""
+        self.aim = self.limit - MARGIN / 100.0 * self.capacity
+        """The same with some distance, which plans keep where it costs nothing."""
         self.worst = self._worst()
         self.pods: list[Movable] = []
         self._given_up: dict[int, list[Movable]] = {}

@@ -34,7 +34,10 @@ class Policy:
     """What is preferred where there is a choice."""
 
     gentle: bool
-    """Of equally large sets of pods, the one that disrupts least; otherwise the smallest."""
+    """Of equally large sets of pods, the one that disrupts least; otherwise the smallest.
+
+    Distance to the ceiling comes second to disruption, and before size.
+    """
     tight: bool
     """Of the nodes with room, the one with the least; otherwise the least loaded."""
     hot_first: bool = False
@@ -135,7 +138,7 @@ class Relief:
 
     def _relieve(self, row: int) -> bool:
         """Bring a node under its ceiling with the fewest evictions that can be placed."""
-        excess = self.draft.load[row] - self.problem.limit[row] - self.problem.slack[row]
+        excess = self.draft.load[row] - self.problem.enough[row]
         if (excess <= 0).all():
             return True
         first = self._first.get(row)
@@ -166,7 +169,7 @@ class Relief:
 
     def _prepare(self, row: int) -> None:
         """Ask about the pods that most likely go while nothing has moved: it is cheaper then."""
-        excess = self.draft.load[row] - self.problem.limit[row] - self.problem.slack[row]
+        excess = self.draft.load[row] - self.problem.enough[row]
         if self.draft.moves or (excess <= 0).all():
             return
         self._first[row] = self._look(row, excess)
@@ -214,10 +217,12 @@ class Relief:
         self.draft.effort.spend()
         loads = np.array([m.load for m in pods])
         found = covering(loads, excess, size)
-        capacity = self.problem.capacity[pods[0].row]
-        weight = (loads / capacity).sum(axis=1)[found].sum(axis=1)
-        costs = np.array([m.cost for m in pods])[found].sum(axis=1).T
-        keys = (weight, *costs[::-1]) if self.policy.gentle else (*costs[::-1], weight)
+        row = pods[0].row
+        weight = (loads / self.problem.capacity[row]).sum(axis=1)[found].sum(axis=1)
+        costs = np.array([m.cost for m in pods])[found].sum(axis=1).T[::-1]
+        left = self.draft.load[row] - loads[found].sum(axis=1)
+        near = (left > self.problem.aim[row]).any(axis=1)
+        keys = (weight, near, *costs) if self.policy.gentle else (*costs, weight, near)
         order = np.lexsort(keys)[:TRIES]
         return [tuple(pods[i] for i in found[s]) for s in order]
 

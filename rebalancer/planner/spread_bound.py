@@ -28,7 +28,7 @@ from typing import Final
 import numpy as np
 
 from common.cluster.records import NodeName
-from rebalancer.goals import Spread
+from rebalancer.goals import PRECISION, Spread
 from rebalancer.planner.covering import (
     TOLERANCE,
     largest_first,
@@ -60,7 +60,8 @@ def spread_evictions(instance: Instance, goal: Spread, axis: int, known: Known) 
     if len(goal.nodes) < 2 or not all(name in row for name in goal.nodes):
         return 0
     pool = _pool(instance, goal.nodes, axis, known)
-    return _both_ends(pool, goal.points) if goal.fill_low else _high_end(pool, goal.points)
+    points = goal.points + PRECISION
+    return _both_ends(pool, points) if goal.fill_low else _high_end(pool, points)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

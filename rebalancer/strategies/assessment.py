@@ -27,6 +27,7 @@ from rebalancer.strategies.load_balancing import LoadBalancing, levels_of, sprea
 from rebalancer.strategies.node_maintenance import NodeMaintenance
 from rebalancer.strategies.participation import participation
 from rebalancer.strategies.pools import Levels, downwards, far, percent
+from rebalancer.strategies.promises import Promises
 from rebalancer.strategies.reach import NO_EVICTABLE_POD, Evictable
 from rebalancer.strategies.resource_optimization import ResourceOptimization, allowed, at_most
 from rebalancer.strategies.words import NAMES
@@ -74,7 +75,9 @@ class Assessor:
         """Return the goals that stand; `at_once` takes the samples at hand for enough."""
         parts = participation(look, evictable)
         stated, notes = _stated(look, parts)
-        judge = None if at_once else _Round(look, self._observations, self._needed)
+        judge = None
+        if not at_once:
+            judge = _Round(look, parts.promises, self._observations, self._needed)
         verdicts = [_verdict(goal, judge) for goal in stated]
         if judge is not None:
             self._finish(look, judge)
@@ -104,8 +107,15 @@ class Assessor:
 class _Round:
     """One look put to the counts."""
 
-    def __init__(self, look: Look, counts: Observations[_Watch], needed: int) -> None:
+    def __init__(
+        self,
+        look: Look,
+        promises: Promises,
+        counts: Observations[_Watch],
+        needed: int,
+    ) -> None:
         self._look = look
+        self._promises = promises
         self._counts = counts
         self._needed = needed
         self.standing: dict[_Watch, bool] = {}
@@ -125,14 +135,17 @@ class _Round:
 
     def spread(self, goal: Spread) -> Spread | Waiting:
         """Return the goal for the nodes that were at the ends of the pool often enough."""
-        levels = levels_of(self._look, goal.nodes, goal.dimension)
+        promised = self._promises[goal.dimension]
+        levels = levels_of(self._look, goal.nodes, goal.dimension, promised)
         left, first = levels, self._early(levels, goal)
         early = first
         while early:
             self.early += early
             left = {name: level for name, level in left.items() if name not in early}
             early = self._early(left, goal)
-        narrowed = spread(goal.pool, goal.dimension, goal.points, left, fill_low=goal.fill_low)
+        narrowed = spread(
+            goal.pool, goal.dimension, goal.points, left, promised, fill_low=goal.fill_low
+        )
         return narrowed or self._apart(goal, levels)
 
     def clears(self, watch: _Watch) -> bool:

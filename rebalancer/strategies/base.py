@@ -18,6 +18,7 @@ from common.fit import World
 from common.load import LoadView
 from rebalancer.goals import Ceiling, Goal
 from rebalancer.reasons import Refusal
+from rebalancer.strategies.promises import Promises
 from rebalancer.strategies.reach import Reach
 
 Refused = Mapping[NodeName, tuple[Refusal, ...]]
@@ -53,6 +54,8 @@ class Participation:
     """What shows that an autoscaler may remove nodes of a pool; empty where nothing does."""
     ceilings: Mapping[NodeName, Ceiling]
     """Hold for every node, whatever strategies are enabled."""
+    promises: Promises
+    """Levels to which our own moves were to bring nodes, where they are so."""
     notes: tuple[str, ...] = ()
     reach: Reach = field(kw_only=True, compare=False, repr=False)
     """Which nodes could give and take at all; costs something, so it is asked when it matters."""

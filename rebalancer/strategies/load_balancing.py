@@ -8,13 +8,13 @@ says why not.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Collection, Iterable, Sequence
+from typing import ClassVar, Final
 
 from common.cluster.records import NodeName
 from common.config import FillLowNodes
 from common.config import Strategy as StrategyName
-from rebalancer.goals import Dimension, Goal, Spread
+from rebalancer.goals import MARGIN, PRECISION, Dimension, Goal, Spread
 from rebalancer.strategies.base import Look, Participation
 from rebalancer.strategies.pools import (
     Levels,
@@ -25,6 +25,8 @@ from rebalancer.strategies.pools import (
     percent,
 )
 from rebalancer.strategies.words import NAMES
+
+NOTHING: Final[Levels] = {}
 
 
 class LoadBalancing:
@@ -50,20 +52,31 @@ class LoadBalancing:
 
 
 def _goal(look: Look, parts: Participation, pool: str, dimension: Dimension) -> Spread | None:
-    names = parts.pools[pool]
-    levels = levels_of(look, [n for n in names if n not in parts.spread_refused], dimension)
+    names = [name for name in parts.pools[pool] if name not in parts.spread_refused]
     points = look.config.imbalance_threshold
-    if max(levels.values(), default=0.0) - min(levels.values(), default=0.0) <= points:
+    promised = parts.promises[dimension]
+    measured = levels_of(look, names, dimension)
+    levels = levels_of(look, names, dimension, promised)
+    if min(_width(measured), _width(levels)) <= points + PRECISION:
         return None
     fill_low = fills_low(look.config.fill_low_nodes, parts.autoscalers[pool])
     free = _unstuck(levels, points, parts, fill_low=fill_low)
-    return spread(pool, dimension, points, free, fill_low=fill_low)
+    return spread(pool, dimension, points, free, promised, fill_low=fill_low)
 
 
-def levels_of(look: Look, names: Sequence[NodeName], dimension: Dimension) -> Levels:
-    """Return how much nodes use of a resource."""
+def levels_of(
+    look: Look, names: Iterable[NodeName], dimension: Dimension, promised: Levels = NOTHING
+) -> Levels:
+    """Return how much nodes use of a resource, or were promised to use."""
     loads = look.load.nodes
-    return {name: percent(loads[name], dimension) for name in names}
+    return {
+        name: promised[name] if name in promised else percent(loads[name], dimension)
+        for name in names
+    }
+
+
+def _width(levels: Levels) -> float:
+    return max(levels.values(), default=0.0) - min(levels.values(), default=0.0)
 
 
 def _unstuck(levels: Levels, points: float, parts: Participation, *, fill_low: bool) -> Levels:
@@ -91,10 +104,21 @@ def _stuck_high(high: Sequence[NodeName], parts: Participation) -> frozenset[Nod
 
 
 def spread(
-    pool: str, dimension: Dimension, points: float, levels: Levels, *, fill_low: bool
+    pool: str,
+    dimension: Dimension,
+    points: float,
+    levels: Levels,
+    promised: Collection[NodeName] = (),
+    *,
+    fill_low: bool,
 ) -> Spread | None:
-    """Return the goal for these nodes; none if they are near enough to each other."""
-    if gap(levels, fill_low=fill_low) <= points:
+    """Return the goal for these nodes; none if they are near enough to each other.
+
+    If one end is where our moves were to bring it, the other may be off by the margin.
+    """
+    order = downwards(levels)
+    one_end = len(order) > 1 and (order[0] in promised) != (order[-1] in promised)
+    if gap(levels, fill_low=fill_low) <= points + (MARGIN if one_end else PRECISION):
         return None
     return Spread(
         strategy=LoadBalancing.name,

@@ -22,6 +22,7 @@ from rebalancer.reasons import Refusal
 from rebalancer.strategies.base import Look, Participation, Refused
 from rebalancer.strategies.claims import claims
 from rebalancer.strategies.pools import autoscaler_of, pools_of, removal_taint
+from rebalancer.strategies.promises import kept_promises
 from rebalancer.strategies.reach import Evictable, Reach
 
 CONTROL_PLANE_LABELS: Final = (
@@ -163,6 +164,7 @@ def participation(look: Look, evictable: Evictable) -> Participation:
         pools=pools,
         autoscalers={pool: autoscaler_of(_records(look, pools[pool])) for pool in pools},
         ceilings=dict.fromkeys(sorted(look.snapshot.nodes), ceiling),
+        promises=kept_promises(look.snapshot.migrations.values(), look.load.nodes),
         notes=_untried(found.untried),
         reach=Reach(look.world, evictable),
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import ClassVar
 
 from common.cluster.records import NodeName
 from common.config import Strategy as StrategyName
 from common.load import NodeLoad
-from rebalancer.goals import AtMost, Ceiling, Dimension, Goal
+from rebalancer.goals import PRECISION, AtMost, Ceiling, Dimension, Goal
 from rebalancer.strategies.base import Look, Participation
 from rebalancer.strategies.pools import percent
 from rebalancer.strategies.words import NAMES, some
@@ -26,7 +27,7 @@ class ResourceOptimization:
         return [
             at_most(load, parts.ceilings[name], broken)
             for name, load in sorted(look.load.nodes.items())
-            if name not in parts.sources_refused and (broken := above(load, parts.ceilings[name]))
+            if name not in parts.sources_refused and (broken := _broken(load, parts))
         ]
 
     def notes(self, look: Look, parts: Participation) -> Sequence[str]:
@@ -42,12 +43,22 @@ class ResourceOptimization:
         ]
 
 
+def _broken(load: NodeLoad, parts: Participation) -> tuple[Dimension, ...]:
+    """Return the resources that are above the ceiling, and were not promised to be at it."""
+    ceiling = parts.ceilings[load.name]
+    return tuple(
+        dimension
+        for dimension in above(load, ceiling)
+        if parts.promises[dimension].get(load.name, inf) > allowed(ceiling, dimension) + PRECISION
+    )
+
+
 def above(load: NodeLoad, ceiling: Ceiling) -> tuple[Dimension, ...]:
     """Return the resources that are above the ceiling, the one that is furthest above first."""
     if load.cpu_percent <= ceiling.cpu_percent and load.mem_percent <= ceiling.mem_percent:
         return ()
     excess = {d: percent(load, d) - allowed(ceiling, d) for d in Dimension}
-    return tuple(sorted((d for d in Dimension if excess[d] > 0), key=lambda d: -excess[d]))
+    return tuple(sorted((d for d in Dimension if excess[d] > PRECISION), key=lambda d: -excess[d]))
 
 
 def allowed(ceiling: Ceiling, dimension: Dimension) -> float:

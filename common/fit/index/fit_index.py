@@ -9,6 +9,7 @@ turn is cheap. One thread uses an index; each thread makes its own.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
@@ -28,6 +29,9 @@ from common.fit.index.terms import TermBook, Weighted
 Spot = tuple[int, Placed]
 Step = tuple[int, Placed, int]
 
+CHUNK: Final = 256
+"""Changes that are compared at once."""
+
 
 class FitIndex:
     """The cluster at one world."""
@@ -44,13 +48,18 @@ class FitIndex:
         self.mounts = Mounts()
         self.storage: Storage
         self.snapshot: Snapshot | None = None
+        self.promised: tuple[NodeName, ...] = ()
+        """The nodes where room is kept for pods that wait."""
         self.loads = 0
         """Counts the snapshots that it has gone to."""
         self._at: tuple[Change, ...] | None = None
         self._views: dict[NodeName, NodeView] = {}
         self._changes: list[Change] = []
         self._steps: list[list[Step]] = []
-        self._moved: list[tuple[PodUid, Spot | None]] = []
+        self._moved: list[PodUid] = []
+        """Whom each of the changes is about."""
+        self._spots: dict[PodUid, list[Spot | None]] = {}
+        """Where the changes have brought pods, the last place last; a plan has thousands."""
 
     def seek(self, snapshot: Snapshot, changes: tuple[Change, ...]) -> None:
         """Go to the world of a snapshot after some changes."""
@@ -61,23 +70,32 @@ class FitIndex:
         if snapshot is not self.snapshot:
             self._rewind(0)
             self._load(snapshot)
-        shared = 0
-        for mine, wanted in zip(self._changes, changes, strict=False):
-            if mine is not wanted:
-                break
-            shared += 1
+        shared = self._shared(changes)
         self._rewind(shared)
         for change in changes[shared:]:
             self._apply(change)
         self._at = changes
+
+    def _shared(self, changes: tuple[Change, ...]) -> int:
+        """Return how many of the changes, the first ones, are the applied ones."""
+        mine, length = self._changes, min(len(self._changes), len(changes))
+        shared = 0
+        # A plan asks about worlds with thousands of changes that differ in the last one.
+        while shared < length:
+            end = min(shared + CHUNK, length)
+            if mine[shared:end] != list(changes[shared:end]):
+                break
+            shared = end
+        while shared < length and mine[shared] is changes[shared]:
+            shared += 1
+        return shared
 
     def nominated(self, name: NodeName) -> Iterable[PodRecord]:
         """Return the pods that wait for a place on a node that was promised to them."""
         if self.snapshot is None:
             return ()
         waiting = self.snapshot.by_nomination[name].values()
-        moved = {uid for uid, _ in self._moved}
-        return [pod for pod in waiting if pod.uid not in moved]
+        return [pod for pod in waiting if pod.uid not in self._spots]
 
     def _load(self, snapshot: Snapshot) -> None:
         if self.snapshot is None or not self.storage.is_of(snapshot):
@@ -89,6 +107,7 @@ class FitIndex:
                 if self._views.get(name) is not view:
                     self._put(name, view)
         self.snapshot = snapshot
+        self.promised = tuple(snapshot.by_nomination)
         self.loads += 1
 
     def _put(self, name: NodeName, view: NodeView) -> None:
@@ -133,14 +152,21 @@ class FitIndex:
             self._step(row, pod, sign)
         self._changes.append(change)
         self._steps.append(steps)
-        self._moved.append((uid, spot))
+        self._moved.append(uid)
+        self._spots.setdefault(uid, []).append(spot)
 
     def _rewind(self, length: int) -> None:
         while len(self._changes) > length:
             self._changes.pop()
-            self._moved.pop()
+            self._take_back(self._moved.pop())
             for row, pod, sign in reversed(self._steps.pop()):
                 self._step(row, pod, -sign)
+
+    def _take_back(self, uid: PodUid) -> None:
+        spots = self._spots[uid]
+        spots.pop()
+        if not spots:
+            del self._spots[uid]
 
     def _step(self, row: int, pod: Placed, sign: int) -> None:
         self._seat(row, pod, sign)
@@ -162,9 +188,8 @@ class FitIndex:
 
     def _whereabouts(self, uid: PodUid) -> Spot | None:
         """Return where a pod is; a pod without a node, or on one we do not know, is nowhere."""
-        for moved, spot in reversed(self._moved):
-            if moved == uid:
-                return spot
+        if uid in self._spots:
+            return self._spots[uid][-1]
         if self.snapshot is None:
             return None
         pod = self.snapshot.pods[uid]

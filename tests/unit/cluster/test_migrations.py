@@ -13,14 +13,17 @@ from common.cluster.migrations import (
     Migration,
     MigrationCondition,
     MigrationStatus,
+    NodeUse,
     Outcome,
     Phase,
     PodRef,
     ReplacementRef,
     Step,
+    Uses,
     migration_record,
 )
 from common.cluster.objects import ObjectMeta
+from common.contract import PREDICTED_USE
 from tests.support.migrations import (
     START,
     STATUS,
@@ -178,3 +181,13 @@ def test_a_migration_is_open_until_it_ends(phase: str, open_: bool) -> None:
 def test_a_migration_that_is_being_deleted_is_not_open() -> None:
     meta = ObjectMeta(name="m", deletion_timestamp=datetime(2026, 11, 16, tzinfo=UTC))
     assert not migration_record(Migration(metadata=meta, spec=spec_of()), Interner()).open
+
+
+def test_the_record_keeps_what_was_predicted() -> None:
+    made = migration(spec_of())
+    assert migration_record(made, Interner()).predicted is None
+    made.metadata.annotations = {PREDICTED_USE: '{"target": {"cpuPercent": 71.5}}'}
+    predicted = migration_record(made, Interner()).predicted
+    assert predicted == Uses(target=NodeUse(cpu_percent=71.5))
+    made.metadata.annotations = {PREDICTED_USE: "much"}
+    assert migration_record(made, Interner()).predicted is None

@@ -186,12 +186,16 @@ async def test_nothing_is_told_where_there_is_nothing_to_tell(api: Api) -> None:
     assert api.patches == []
 
 
-async def test_trouble_with_the_api_stops_nobody() -> None:
+async def test_trouble_with_the_api_stops_nobody_and_is_tried_again() -> None:
     api = Api(wire())
     api.broken = True
     aftermath, _ = looking_after(api, wire())
     await aftermath.look()
     assert api.patches == []
+    api.broken = False
+    for _ in range(2):
+        await aftermath.look()
+    assert len(api.patches) == 1
 
 
 async def test_a_new_leader_does_not_ask_about_what_is_long_over() -> None:

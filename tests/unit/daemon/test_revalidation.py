@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from common.cluster.migrations import Amounts, MigrationStatus
 from common.cluster.records import NodeName
 from rebalancer.choosing import Objection, chains_of
-from rebalancer.planner import Move, Plan
+from rebalancer.planner import Demand, Move, Plan
 from rebalancer.reasons import Refusal
 from rebalancer.revalidation import NOT_NEEDED, Revalidated, revalidate
 from tests.support.migrations import migration, spec_of
@@ -75,6 +75,14 @@ def test_a_move_that_fits_nowhere_any_more_is_dropped() -> None:
 def test_a_move_is_dropped_if_its_source_has_cooled_down() -> None:
     held = again(hot_and_cool().plan(), hot_and_cool(rest=20.0))
     assert (told(held), held.dropped[0].why, held.needless) == ([], NOT_NEEDED, 1)
+
+
+def test_a_move_off_a_hot_node_is_kept_for_the_spread_that_it_serves_as_well() -> None:
+    both = {"enabledStrategies": ["ResourceOptimization", "LoadBalancing"]}
+    plan = hot_and_cool(both).plan()
+    held = again(plan, hot_and_cool(both, rest=35.0))
+    assert plan.moves[0].pod == "default/big"
+    assert (told(held)[0], held.needless) == ("big to low", 0)
 
 
 def test_only_as_many_moves_are_kept_as_the_source_needs() -> None:
@@ -155,6 +163,30 @@ def test_a_chain_holds_whole() -> None:
 def test_a_chain_is_dropped_whole() -> None:
     held = again(making_room().plan(), making_room(tied=45.0))
     assert (held.chains, len(held.dropped[0].moves)) == ((), 2)
+
+
+def test_chains_of_which_one_has_come_to_wait_for_another_are_one() -> None:
+    world = PlannerWorld(config=CEILINGS)
+    for name in ("hot", "full", "free"):
+        world.node(name)
+    for pod, node, load in (
+        ("stays", "hot", 60.0),
+        ("big", "hot", 25.0),
+        ("also-stays", "full", 50.0),
+        ("spare", "full", 40.0),
+    ):
+        world.pod(pod, node, load, kind="none" if "stays" in pod else "ReplicaSet")
+    plan = world.plan()
+    [spare, big] = plan.moves
+    # As if there had been room for both when the plan was made.
+    chains = ((spare,), (msgspec.structs.replace(big, target=NodeName("full"), chain=1),))
+    demand = world.demand()
+    held = revalidate(chains, demand)
+    assert [[move.pod for move in chain] for chain in held.chains] == [
+        ["default/spare", "default/big"]
+    ]
+    assert held.chains[0][1].needs == (spare.uid,)
+    assert_holds_as_it_stands(held, plan, demand)
 
 
 def objecting_to(*names: str) -> Objection:
@@ -241,23 +273,16 @@ def test_no_step_of_what_is_left_breaks_fit_ceiling_or_limit(seed: int) -> None:
     demand = shaken(world, seed).demand()
     chains = chains_of(move for move in plan.moves if move.this_cycle)
     held = revalidate(chains, demand)
+    assert_holds_as_it_stands(held, plan, demand)
+
+
+def assert_holds_as_it_stands(held: Revalidated, plan: Plan, demand: Demand) -> None:
     # An alternative is only as good as it was when its move came in the order.
-    moves = [msgspec.structs.replace(move, alternatives=()) for move in in_order(held)]
+    moves = [
+        msgspec.structs.replace(move, alternatives=()) for chain in held.chains for move in chain
+    ]
     left = msgspec.structs.replace(plan, moves=tuple(moves))
     assert [*Replay(demand, left).steps(), *cycle_faults(demand, left)] == []
-
-
-def in_order(held: Revalidated) -> list[Move]:
-    """Return the moves such that nobody comes before whom it waits for."""
-    waiting = [move for chain in held.chains for move in chain]
-    done: list[Move] = []
-    while waiting:
-        gone = {move.uid for move in done}
-        ready = [move for move in waiting if gone.issuperset(move.needs)]
-        assert ready
-        done += ready
-        waiting = [move for move in waiting if move not in ready]
-    return done
 
 
 def shaken(world: PlannerWorld, seed: int) -> PlannerWorld:

@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from common.cluster.interning import Interner
-from common.cluster.migrations import MigrationStatus, migration_record
-from common.cluster.records import PodRecord, PodUid
+from common.cluster.migrations import MigrationStatus, migration_record, read_prediction
+from common.cluster.records import PodUid
 from common.config import RebalancerConfiguration
 from common.contract import COMPLETION_INDEX, PREDICTED_USE
 from common.observer import Belief
 from rebalancer.planner import Level, Move
-from rebalancer.writing import (
-    Unseen,
-    predicted_use,
-    read_prediction,
-    replacement_name,
-    spec_of,
-)
+from rebalancer.writing import Unseen, predicted_use, spec_of
 from tests.support.daemon_parts import move_of
 from tests.support.migrations import migration
 from tests.support.migrations import spec_of as some_spec
 from tests.support.planner_world import NOW_S, PlannerWorld
-
-POD_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
 def cluster(**pod: Any) -> Belief:
@@ -120,24 +109,6 @@ def test_a_pod_that_is_gone_has_no_migration() -> None:
     belief = cluster()
     move = move_of("p", uid="somebody-else")
     assert spec_of(move, "plan", belief, RebalancerConfiguration(), NOW_S) is None
-
-
-@given(st.from_regex(POD_NAME, fullmatch=True).filter(lambda name: len(name) <= 253))
-def test_names_of_copies_are_valid_short_and_say_of_whom(name: str) -> None:
-    [pod] = cluster().snapshot.pods.values()
-    made = replacement_name(msgspec.structs.replace(pod, name=name), NOW_S)
-    assert POD_NAME.fullmatch(made)
-    assert len(made) <= 63
-    assert made.startswith(f"rescheduled-{name[:20].rstrip('-.')}")
-
-
-def test_long_names_that_begin_alike_stay_apart() -> None:
-    [pod] = cluster().snapshot.pods.values()
-
-    def named(uid: str) -> PodRecord:
-        return msgspec.structs.replace(pod, name="a" * 100, uid=PodUid(uid))
-
-    assert replacement_name(named("1"), NOW_S) != replacement_name(named("2"), NOW_S)
 
 
 def test_what_is_predicted_survives_the_annotation() -> None:

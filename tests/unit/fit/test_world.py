@@ -128,6 +128,24 @@ def test_worlds_do_not_disturb_each_other() -> None:
     assert [r.words for r in question.refusals(NodeName("a"))] == ["Insufficient cpu"]
 
 
+@pytest.mark.parametrize("place", [0, 255, 256, 257, 599])
+def test_worlds_with_long_histories_are_told_apart(place: int) -> None:
+    stage = Stage("a", "b")
+    small, large = stage.candidate("small", cpu="1m"), stage.candidate("large", cpu="2")
+    history = [
+        Arrive(msgspec.structs.replace(small, uid=PodUid(f"s-{number}")), NodeName("b"))
+        for number in range(600)
+    ]
+    another = [*history[:place], Arrive(large, NodeName("a")), *history[place + 1 :]]
+    one, other = (stage.world.after(*changes) for changes in (history, another))
+    new = stage.candidate(cpu="2")
+    for _ in range(2):
+        assert one.feasible(new) == ("a",)
+        assert other.feasible(new) == ()
+    assert other.after(Leave(large.uid)).feasible(new) == ("a",)
+    assert stage.world.feasible(new) == ("a", "b")
+
+
 def test_an_old_world_stays_what_it_was_when_the_cluster_goes_on() -> None:
     stage = Stage("a", "b")
     new = stage.candidate(cpu="2")
