@@ -28,7 +28,7 @@ $(READY): requirements.txt requirements-dev.txt requirements-bootstrap.txt pypro
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
 		|| { echo "python3 cannot make virtual environments: install the python3-venv package"; exit 1; }
 	@test -x $(BIN)/python || { echo "· making $(VENV)"; $(PYTHON) -m venv $(VENV); }
-	@echo "· installing the pinned requirements"
+	@echo "· installing the pinned requirements (half a minute, or two on a slow line)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bootstrap.txt
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip sync --quiet --compile-bytecode --require-hashes requirements-dev.txt requirements-bootstrap.txt
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --no-build-isolation -e .
@@ -70,7 +70,7 @@ bench: $(READY) ## Run the benchmarks; they print ratios
 soak: $(READY) ## Run the extender for ten minutes with everything busy; nothing may grow
 	@$(BIN)/python -m bench.soak
 
-controlplane: $(READY) go-present ## Build the real control plane's binaries (once, about 13 minutes)
+controlplane: $(READY) go-present ## Build the real control plane's binaries (once, about 16 minutes)
 	@$(BIN)/python -m controlplane build
 
 docs: $(READY) ## Write the generated pages of docs/ anew
