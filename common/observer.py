@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from functools import partial
+from typing import Final, NamedTuple, ParamSpec, TypeVar
 
 import structlog
 
@@ -37,6 +38,9 @@ from common.usage.auto import open_source
 from common.usage.prometheus import PrometheusSettings, Queries
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Belief(NamedTuple):
@@ -105,8 +109,7 @@ class Observer:
         """
         snapshot, now_s = self.reader.state.snapshot(), self._clock.now()
         book = self._book or LoadBook(load_settings(self._config))
-        async with self._turn:
-            load = await asyncio.to_thread(book.view, snapshot, now_s, predecessors)
+        load = await self._in_turn(book.view, snapshot, now_s, predecessors)
         self._unknown.set(load.unknown)
         return Belief(snapshot, load)
 
@@ -152,15 +155,24 @@ class Observer:
             self._failed(error)
             return
         snapshot, now_s = self.reader.state.snapshot(), self._clock.now()
-        async with self._turn:
-            # One pass over all pods: too long for the loop to wait for.
-            await asyncio.to_thread(book.observe, sample, snapshot, now_s, self._breathe)
+        await self._in_turn(book.observe, sample, snapshot, now_s, self._breathe)
         self._samples.labels("taken").inc()
         self._took.set(now_s)
         self._sampled.set()
         if self._trouble:
             self._trouble = ""
             log.info("usage is read again", source=source.name)
+
+    async def _in_turn(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Use the book in a thread: one pass over all pods is too long for the loop.
+
+        Who asked may be cancelled, a thread cannot: the turn ends with the thread.
+        """
+        await self._turn.acquire()
+        call = partial(work, *args, **kwargs)
+        done = asyncio.get_running_loop().run_in_executor(None, call)
+        done.add_done_callback(lambda _: self._turn.release())
+        return await asyncio.shield(done)
 
     def _failed(self, error: UsageError) -> None:
         self._samples.labels("failed").inc()

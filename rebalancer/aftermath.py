@@ -15,7 +15,15 @@ import msgspec
 import structlog
 
 from common.clock import Clock
-from common.cluster.migrations import Migration, MigrationRecord, NodeUse, Outcome, Phase, Uses
+from common.cluster.migrations import (
+    Migration,
+    MigrationRecord,
+    NodeUse,
+    Outcome,
+    Phase,
+    Uses,
+    read_prediction,
+)
 from common.cluster.records import NodeName
 from common.kube.errors import KubeError, NotFound
 from common.kube.resources import MIGRATIONS, Resource
@@ -23,7 +31,6 @@ from common.load import LoadView, NodeLoad
 from common.metrics import Metrics
 from common.observer import Belief
 from rebalancer.choosing import nodes_of
-from rebalancer.writing import read_prediction
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -143,20 +150,22 @@ class Aftermath:
         migrations = belief.snapshot.migrations
         self._done.intersection_update({migration.uid for migration in migrations.values()})
         for migration in due(migrations.values(), belief.load, done=self._done):
-            self._done.add(migration.uid)
             late = overdue(migration, now_s=self._clock.now(), patience_s=self._patience_s)
-            if not late:
-                await self._tell(migration, actual_use(migration, belief.load))
+            if late or await self._told(migration, actual_use(migration, belief.load)):
+                self._done.add(migration.uid)
 
-    async def _tell(self, migration: MigrationRecord, actual: Uses) -> None:
+    async def _told(self, migration: MigrationRecord, actual: Uses) -> bool:
+        """Write down what came of a move; false if it is worth another try."""
         try:
             predicted = await self._predicted(migration)
             if predicted is not None:
                 await self._record(migration, predicted, actual)
-        except NotFound:
-            return
-        except (KubeError, msgspec.DecodeError) as error:
+        except (NotFound, msgspec.DecodeError) as error:
             log.warning("aftermath not told", migration=migration.name, error=str(error))
+        except KubeError as error:
+            log.warning("aftermath not told yet", migration=migration.name, error=str(error))
+            return False
+        return True
 
     async def _predicted(self, migration: MigrationRecord) -> Uses | None:
         """Return what was predicted; None if it was looked after already."""

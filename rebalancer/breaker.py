@@ -7,6 +7,7 @@ bad one opens it for twice as long, an hour at most. What ends while it is open 
 way before and says nothing new.
 
 A Migration that failed before anything was moved counts for nothing: its pod still runs.
+Nor does one that was called off, even if a copy of its pod had been made.
 Load and maintenance have a breaker each. Placing without guidance is the end of moving for
 load; a node may be emptied without it.
 """
@@ -25,7 +26,7 @@ from common.cluster.records import PodRecord
 from common.cluster.snapshot import Snapshot
 from common.config import Breaker
 from rebalancer.evictability import Purpose, took_place
-from rebalancer.limits import purpose_of
+from rebalancer.limits import called_off, purpose_of
 from rebalancer.reasons import Refusal
 
 FEWEST_BAD: Final = 2
@@ -73,6 +74,8 @@ CLOSED: Final = BreakerState()
 def mark_of(migration: MigrationRecord, *, guidance: bool) -> Mark:
     """Return what a finished Migration says; `guidance` tells whether moves need any."""
     if not took_place(migration) or migration.outcome == Outcome.NOT_REPLACED:
+        return Mark.NOTHING
+    if called_off(migration):
         return Mark.NOTHING
     if guidance and migration.outcome == Outcome.UNGUIDED:
         return Mark.UNGUIDED

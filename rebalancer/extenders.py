@@ -6,11 +6,17 @@ living extender. A Lease that says something unreadable knows nothing: then we w
 
 A first sight counts as a renewal. That errs on the safe side, for a dead extender cannot
 have acknowledged a Migration that is younger than its last word.
+
+Whether one was asked about a certain pod is another question: an extender that could not
+renew its Lease has been asked all the same. So the last word of each is remembered, also of
+those that are gone, and only who was there before the pod and has spoken since it got its
+node can say no.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -25,10 +31,34 @@ LIVE_S: Final = 15.0
 """An extender whose renewal we have not seen for this long is not waited for."""
 ENOUGH_SHOWN: Final = 0.95
 """Below this share of the nodes, targets are missed too often."""
+DEAD_S: Final = 600.0
+"""Whoever was silent for so long was asked by nobody; other extenders remove its Lease."""
 
+_REMEMBERED_S: Final = 3600.0
 _NO_EXTENDER: Final = Refusal(
     "NoExtender", "no extender is alive, so nobody would steer the replacement", for_good=False
 )
+
+
+class Asked(StrEnum):
+    """Whether an extender was asked about a pod before it got its node."""
+
+    YES = "yes"
+    NO = "no"
+    UNTOLD = "untold"
+    """Who may have been asked has not spoken since, and still can."""
+    NEVER_TOLD = "never told"
+    """Nobody is left who could tell."""
+
+
+class Binding(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod that got its node: the question is whether an extender was asked about it."""
+
+    scheduler: str
+    created_s: float
+    bound_s: float
+    skew_s: float
+    """How far the clocks of extenders may differ from the API server's."""
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -48,6 +78,15 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
     """The resourceVersion up to which it knows all Migrations; None if it does not say."""
     callers: Mapping[str, Caller]
     settings: str
+    since_s: float
+    """When its Lease was made, on the API server's clock."""
+    told_s: float
+    """When it wrote all this, on its own clock."""
+
+    def called_since(self, scheduler: str, since_s: float) -> bool:
+        """Tell whether a scheduler is known to have asked it since then."""
+        found = self.callers.get(scheduler)
+        return found is not None and found.last_s >= since_s
 
 
 class ExtenderView(msgspec.Struct, frozen=True):
@@ -74,14 +113,6 @@ class ExtenderView(msgspec.Struct, frozen=True):
         """Return how many of the nodes the scheduler shows; None if it never asked."""
         return max((found.share for found in self._callers(scheduler)), default=None)
 
-    def asked_since(self, scheduler: str, since_s: float) -> bool:
-        """Tell whether the scheduler is known to have asked since then.
-
-        A Lease lags behind what it tells by up to one renewal: no is final only after that.
-        """
-        last_s = self.guided(scheduler)
-        return last_s is not None and last_s >= since_s
-
     def differing(self, settings: str) -> tuple[str, ...]:
         """Return, in words, which extenders take something else for load than we do."""
         return tuple(
@@ -103,6 +134,7 @@ class Extenders:
         self._clock = clock
         self._namespace = namespace
         self._replicas: dict[str, Replica] = {}
+        self._gone: dict[str, Replica] = {}
         self._renewed_s: dict[str, float] = {}
 
     def told(self, old: LeaseRecord | None, new: LeaseRecord | None) -> None:
@@ -111,8 +143,7 @@ class Extenders:
         if lease is None or not self._is_an_extenders(lease):
             return
         if new is None:
-            self._replicas.pop(lease.key, None)
-            self._renewed_s.pop(lease.key, None)
+            self._bury(lease)
             return
         self._replicas[new.key] = _replica(new)
         if old is None or old.renewed_s != new.renewed_s:
@@ -123,6 +154,26 @@ class Extenders:
         since_s = self._clock.monotonic() - LIVE_S
         live = [r for key, r in self._replicas.items() if self._renewed_s[key] >= since_s]
         return ExtenderView(tuple(sorted(live, key=lambda replica: replica.name)))
+
+    def asked(self, binding: Binding) -> Asked:
+        """Tell whether any of them was asked about a pod."""
+        since_s = binding.created_s - binding.skew_s
+        known = (*self._replicas.values(), *self._gone.values())
+        if any(replica.called_since(binding.scheduler, since_s) for replica in known):
+            return Asked.YES
+        if any(_keeps_silent(replica, binding) for replica in self._replicas.values()):
+            return Asked.UNTOLD
+        told = any(_was_there(replica, binding) for replica in self._replicas.values())
+        silent = any(_keeps_silent(replica, binding) for replica in self._gone.values())
+        return Asked.NO if told and not silent else Asked.NEVER_TOLD
+
+    def _bury(self, lease: LeaseRecord) -> None:
+        """Remember the last word of one that is gone, as long as anybody may ask for it."""
+        self._renewed_s.pop(lease.key, None)
+        since_s = self._clock.now() - _REMEMBERED_S
+        self._gone = {key: each for key, each in self._gone.items() if each.told_s >= since_s}
+        if (found := self._replicas.pop(lease.key, None)) is not None:
+            self._gone[lease.key] = found
 
     def _is_an_extenders(self, lease: LeaseRecord) -> bool:
         ours = not self._namespace or lease.namespace == self._namespace
@@ -169,6 +220,17 @@ def sampling(scheduler: str, share: float) -> str:
     )
 
 
+def _was_there(replica: Replica, binding: Binding) -> bool:
+    """Tell whether it may have been asked; who came later has nothing to tell."""
+    came_first = replica.since_s <= binding.created_s
+    return came_first and replica.told_s >= binding.bound_s - DEAD_S
+
+
+def _keeps_silent(replica: Replica, binding: Binding) -> bool:
+    told = replica.told_s >= binding.bound_s + binding.skew_s
+    return _was_there(replica, binding) and not told
+
+
 def _known(replica: Replica) -> int:
     return replica.seen if replica.seen is not None else -1
 
@@ -180,6 +242,8 @@ def _replica(lease: LeaseRecord) -> Replica:
         seen=_version(said.get(SEEN_MIGRATIONS, "")),
         callers=_callers(said.get(FILTER_CALLS, "")),
         settings=said.get(LOAD_SETTINGS, ""),
+        since_s=lease.created_s or 0.0,
+        told_s=lease.renewed_s or 0.0,
     )
 
 

@@ -115,13 +115,7 @@ def owner_is_as_said(start: Start) -> Refusal | None:
 
 
 def node_is_still_to_be_emptied(start: Start) -> Refusal | None:
-    if start.purpose is not Purpose.MAINTENANCE:
-        return None
-    source = start.migration.source
-    view = start.snapshot.nodes.get(source)
-    if view is not None and under_maintenance(view.node.labels):
-        return None
-    return Refusal("MaintenanceOver", f"{source} is not under maintenance")
+    return maintenance_ended(start.migration, start.snapshot)
 
 
 def target_takes_pods(start: Start) -> Refusal | None:
@@ -227,6 +221,29 @@ def purpose_of(migration: MigrationRecord) -> Purpose:
     """Return what a Migration says it is for; that its node is to be emptied is checked."""
     empties = migration.strategy == Strategy.NODE_MAINTENANCE and migration.reason != MAKES_ROOM
     return Purpose.MAINTENANCE if empties else Purpose.LOAD
+
+
+def maintenance_ended(migration: MigrationRecord, snapshot: Snapshot) -> Refusal | None:
+    """Return that the maintenance is over which an open, unevicted move was made for."""
+    if migration.strategy != Strategy.NODE_MAINTENANCE or not migration.open:
+        return None
+    pod = snapshot.pods.get(migration.pod_uid)
+    # What has left already is steered to its end: its replacement will come anyway.
+    if migration.evicted_s is not None or pod is None or pod.terminating:
+        return None
+    labelled = [name for name, v in snapshot.nodes.items() if under_maintenance(v.node.labels)]
+    empties = purpose_of(migration) is Purpose.MAINTENANCE
+    # What does not empty its own node makes room for pods of any that is being emptied.
+    if migration.source in labelled or (labelled and not empties):
+        return None
+    whose = migration.source if empties else "no node"
+    what = "is not" if empties else "is"
+    return Refusal("MaintenanceEnded", f"{whose} {what} under maintenance any more")
+
+
+def called_off(migration: MigrationRecord) -> bool:
+    """Tell whether a Migration failed because the maintenance ended: nothing went wrong."""
+    return any(found.reason == "MaintenanceEnded" for found in migration.conditions)
 
 
 def at_once(replicas: int) -> int:

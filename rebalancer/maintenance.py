@@ -6,8 +6,8 @@ there were, and both are written together with the cordon; so a new leader finds
 and undoes exactly what Evenkeel did. A person who makes the node schedulable again during
 the maintenance is obeyed: it is cordoned once.
 
-When the label goes, moves that have not come to the eviction are closed at once, which
-withdraws their intents; what they had made is cleaned up by the controller.
+Moves are none of its business: when the label goes, the migration controller closes those
+that have not come to the eviction (`rebalancer.limits.maintenance_ended`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ import msgspec
 import structlog
 
 from common.clock import Clock, within
-from common.cluster.migrations import MigrationRecord, Outcome
 from common.cluster.objects import Node
 from common.cluster.records import NodeName, NodeRecord
 from common.cluster.snapshot import NodeView, Snapshot
@@ -39,12 +38,9 @@ from common.kube.errors import Conflict, KubeError, NotFound
 from common.kube.events import ObjectRef
 from common.kube.resources import NODES
 from common.metrics import Metrics
-from rebalancer.maintenance_progress import Kind, Progress, ended, predicted_peak, progress
-from rebalancer.migration import status
+from rebalancer.maintenance_progress import Kind, Progress, predicted_peak, progress
 from rebalancer.migration.announcing import EventRecorder
-from rebalancer.migration.desk import Desk
 from rebalancer.planner import Plan
-from rebalancer.reasons import Refusal
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -77,7 +73,7 @@ class Maintenance:
         metrics: Metrics,
     ) -> None:
         self._client = client
-        self._desk = Desk(client, state)
+        self._state = state
         self._recorder = recorder
         self._plan = plan
         self._config = config
@@ -109,11 +105,7 @@ class Maintenance:
 
     async def reconcile(self) -> None:
         """Bring everything in step, once; the end of a maintenance comes first."""
-        snapshot = self._desk.snapshot()
-        for migration in snapshot.migrations.values():
-            refusal = ended(migration, snapshot)
-            if refusal is not None:
-                await self._close(migration, refusal)
+        snapshot = self._state.snapshot()
         views = snapshot.nodes.values()
         for view in [v for v in views if _is_over(v.node)]:
             await self._end(view.node)
@@ -186,32 +178,6 @@ class Maintenance:
             words = "it takes pods again" if uncordoned else "it was not cordoned by us"
             log.info("maintenance ended", node=node.name, uncordoned=uncordoned)
             self._say(node, "MaintenanceEnded", f"The label is gone: moves stop, {words}")
-
-    async def _close(self, migration: MigrationRecord, why: Refusal) -> None:
-        """Close a Migration as failed unless it has been evicted meanwhile."""
-        for _ in range(TRIES):
-            change = status.failed(why.name, why.words, self._clock.now())
-            change["outcome"] = Outcome.NOT_REPLACED.value
-            try:
-                await self._desk.write(migration, change)
-            except Conflict:
-                latest = await self._latest(migration)
-                if latest is None or ended(latest, self._desk.snapshot()) is None:
-                    return None
-                migration = latest
-                continue
-            except KubeError as error:
-                return self._failed(migration.source, error)
-            self._writes.labels("cancelled").inc()
-            log.info("migration cancelled", pod=migration.pod_name, reason=why.name)
-            return None
-        return None
-
-    async def _latest(self, migration: MigrationRecord) -> MigrationRecord | None:
-        try:
-            return await self._desk.read(migration.name)
-        except KubeError:
-            return None
 
     async def _write(self, name: NodeName, change: Callable[[Node], Json | None]) -> bool:
         """Change a node as it is now; tell whether something was changed."""

@@ -16,13 +16,11 @@ from typing import Final
 
 import msgspec
 
-from common.cluster.migrations import MigrationRecord
+from common.cluster.migrations import MigrationRecord, Phase
 from common.cluster.records import NodeName, PodRecord, PodUid
 from common.cluster.snapshot import NodeView, Snapshot
-from common.config import Strategy
-from common.contract import MAINTENANCE_PODS, under_maintenance
-from rebalancer.evictability import Budgets, Purpose
-from rebalancer.limits import purpose_of
+from common.contract import MAINTENANCE_PODS, TEMPORARY_PDB_LABEL, under_maintenance
+from rebalancer.evictability import Budgets
 from rebalancer.planner import Plan
 from rebalancer.reasons import Refusal
 
@@ -32,6 +30,16 @@ CLAUSES: Final = 6
 _BOUNDARY: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _BUDGET: Final = re.compile(r"Pdb|Budget")
 _TURN: Final = " for a turn"
+_TURNS: Final = frozenset(
+    {
+        "MaintenanceParallelism",
+        "MaxInboundPerNode",
+        "StatefulSetOneAtATime",
+        "WaitsForRoom",
+        "WorkloadAtOnce",
+    }
+)
+"""Reasons that pass with moves that are under way."""
 
 
 class Kind(StrEnum):
@@ -92,25 +100,6 @@ def progress(node: NodeView, snapshot: Snapshot, plan: Plan | None) -> Progress:
     return Progress(total=max(_remembered(node), sum(counts.values())), counts=dict(counts))
 
 
-def ended(migration: MigrationRecord, snapshot: Snapshot) -> Refusal | None:
-    """Return that the maintenance is over which an open, unevicted move was made for."""
-    if migration.strategy != Strategy.NODE_MAINTENANCE or not migration.open:
-        return None
-    pod = snapshot.pods.get(migration.pod_uid)
-    # What has left already is steered to its end: its replacement will come anyway.
-    if migration.evicted_s is not None or pod is None or pod.terminating:
-        return None
-    if purpose_of(migration) is Purpose.MAINTENANCE:
-        if _labelled(snapshot, migration.source):
-            return None
-        words = f"{migration.source} is not under maintenance any more"
-    else:  # it makes room for pods of any node that is being emptied
-        if any(_labelled(snapshot, name) for name in snapshot.nodes):
-            return None
-        words = "no node is under maintenance any more"
-    return Refusal("MaintenanceEnded", words)
-
-
 def predicted_peak(plan: Plan, snapshot: Snapshot) -> str | None:
     """Say how full the other nodes will be; None if nothing is known of them."""
     others = [n for n in plan.nodes if not _labelled(snapshot, n.name) and not n.unknown]
@@ -150,9 +139,11 @@ class _Look:
         return self._refused(pod, self._reasons.get(pod.uid, ()))
 
     def _under_way(self, pod: PodRecord, migration: MigrationRecord) -> tuple[Kind, str]:
-        missing = [c for c in migration.conditions if c.status != "True"]
-        if any(_BUDGET.search(condition.reason) for condition in missing):
+        missing = [c.reason for c in migration.conditions if c.status != "True"]
+        if any(map(_BUDGET.search, missing)):
             return Kind.WAITING, self._for_budget(pod)
+        if migration.phase == Phase.PENDING and missing:
+            return Kind.WAITING, _TURN if missing[0] in _TURNS else f": {_spelt(missing[0])}"
         return Kind.MOVING, ""
 
     def _deferred_by(self, pod: PodRecord, limit: str) -> tuple[Kind, str]:
@@ -163,15 +154,17 @@ class _Look:
     def _refused(self, pod: PodRecord, reasons: tuple[Refusal, ...]) -> tuple[Kind, str]:
         if not reasons:
             return Kind.NEXT, ""
-        for_good = next((reason for reason in reasons if reason.for_good), None)
-        if for_good is not None:
-            return Kind.STAYING, f": {_spelt(for_good.name)}"
-        if _BUDGET.search(reasons[0].name):
-            return Kind.WAITING, self._for_budget(pod)
-        return Kind.WAITING, f": {_spelt(reasons[0].name)}"
+        budget = any(_BUDGET.search(reason.name) for reason in reasons)
+        for_good = [reason.name for reason in reasons if reason.for_good]
+        if not for_good:
+            words = self._for_budget(pod) if budget else f": {_spelt(reasons[0].name)}"
+            return Kind.WAITING, words
+        others = [name for name in for_good if not _BUDGET.search(name)]
+        return Kind.STAYING, f": {_spelt(others[0])}" if others else self._for_budget(pod)
 
     def _for_budget(self, pod: PodRecord) -> str:
-        found = self._budgets.matching(pod)
+        """Name the budget; one of ours, which gives way, only if there is no other."""
+        found = sorted(self._budgets.matching(pod), key=lambda b: TEMPORARY_PDB_LABEL in b.labels)
         return f" for PDB {found[0].name}" if found else _TURN
 
 

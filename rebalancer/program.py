@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 import structlog
 
 from common.clock import Clock
-from common.cluster.reader import MIGRATION_READING, READINGS, Reading
+from common.cluster.reader import MIGRATION_READING, READINGS, Reading, lease_reading
 from common.config import RebalancerConfiguration
 from common.connecting import connected
 from common.health import Health
@@ -73,11 +74,11 @@ async def run(
     async with (
         connected(config, options, clock=clock) as client,
         connected(config, options, clock=clock) as lease_client,
-        health.serving(options.bind_address, options.health_port) as address,
+        _serving(health, options) as address,
     ):
         # Asked first: a wrong address, certificate or token is said at once and plainly.
         await client.get("/version")
-        readings = await _readings(client, needed=not options.dry_run)
+        readings = await _readings(client, config, options)
         observer = Observer(client, config, clock=clock, metrics=metrics, readings=readings)
         health.ready("cluster", observer.why_not_ready)
         try:
@@ -92,6 +93,16 @@ async def run(
                 await parts.run()
         finally:
             health.drain()
+
+
+@asynccontextmanager
+async def _serving(health: Health, options: RebalancerOptions) -> AsyncIterator[str]:
+    """Serve the health port; one plan needs none, and may be made beside a daemon."""
+    if options.once:
+        yield ""
+    else:
+        async with health.serving(options.bind_address, options.health_port) as address:
+            yield address
 
 
 async def _once(
@@ -132,6 +143,7 @@ class _Parts:
             clock=clock,
             metrics=metrics,
             resting=lambda: self.daemon.resting(),
+            namespace=_namespace(config),
         )
         self.daemon = Daemon(
             observer=observer,
@@ -213,6 +225,11 @@ class _Parts:
         return self._elector is None or self._elector.is_leader
 
 
+def _namespace(config: RebalancerConfiguration) -> str:
+    """Return where Leases count: in others anybody may be able to write some."""
+    return config.leader_election.namespace or own_namespace()
+
+
 def _elector(
     config: RebalancerConfiguration,
     client: KubeClient,
@@ -226,7 +243,7 @@ def _elector(
         return None
     return Elector(
         client,
-        namespace=wanted.namespace or own_namespace(),
+        namespace=_namespace(config),
         name=wanted.name,
         identity=identity,
         settings=ElectionSettings(
@@ -240,13 +257,17 @@ def _elector(
     )
 
 
-async def _readings(client: KubeClient, *, needed: bool) -> tuple[Reading, ...]:
-    """Return what to read; a dry run does without Migrations where it gets none."""
+async def _readings(
+    client: KubeClient, config: RebalancerConfiguration, options: RebalancerOptions
+) -> tuple[Reading, ...]:
+    """Return what to read; one plan needs no extenders, a dry run can do without Migrations."""
+    leases = replace(lease_reading(_namespace(config)), optional=options.dry_run)
+    always = READINGS if options.once else (*READINGS, leases)
     try:
         await client.get(MIGRATIONS.path(), params={"limit": 1})
     except (NotFound, Forbidden) as error:
-        if needed:
+        if not options.dry_run:
             raise StartError(f"cannot read Migrations (see deploy/crds): {error}") from None
         log.info("migrations not read, earlier moves are not known", why=str(error))
-        return READINGS
-    return (*READINGS, replace(MIGRATION_READING, optional=False))
+        return always
+    return (*always, replace(MIGRATION_READING, optional=False))

@@ -23,8 +23,16 @@ from common.cluster.state import ClusterState
 from common.config import RebalancerConfiguration, load_settings_hash
 from common.metrics import Metrics
 from rebalancer.breaker import BreakerState, History, Signs, alarmed, blocks, history_of
-from rebalancer.evictability import Context, Past, Purpose, judge, past_of
-from rebalancer.extenders import ENOUGH_SHOWN, Extenders, Guidance, sampling, unsteered
+from rebalancer.evictability import Context, Past, Purpose, judge, past_of, took_place
+from rebalancer.extenders import (
+    ENOUGH_SHOWN,
+    Asked,
+    Binding,
+    Extenders,
+    Guidance,
+    sampling,
+    unsteered,
+)
 from rebalancer.limits import Start, against, ahead_of, purpose_of
 from rebalancer.migration.scene import Scene
 from rebalancer.reasons import Refusal
@@ -77,9 +85,12 @@ class SteeringRules:
             "extender_share", "Share of the nodes that a scheduler shows.", ("scheduler",)
         )
 
-    def may_start(self, migration: MigrationRecord, scene: Scene) -> Refusal | None:
-        """Return why the move may not begin or go on now."""
+    def may_start(
+        self, migration: MigrationRecord, scene: Scene, besides: Refusal | None = None
+    ) -> Refusal | None:
+        """Return why the move may not begin or go on now; `besides` stands against it too."""
         found = self.reasons(migration, scene.snapshot)
+        found += (besides,) if besides is not None else ()
         refusal = next((each for each in found if each.for_good), found[0] if found else None)
         if refusal is None:
             self._begun.add(migration.uid)
@@ -112,24 +123,29 @@ class SteeringRules:
         view = self._extenders.view()
         return view.acknowledged(resource_version) if view.live else None
 
-    def guided(self, replacement: PodRecord, scheduler: str, _bound_s: float) -> bool:
-        """Tell whether the scheduler is known to have asked since the pod was made.
-
-        The extenders' clocks may differ from the API server's.
-        """
-        since_s = replacement.created_s - self._config().clock_skew.seconds
-        return self._extenders.view().asked_since(scheduler, since_s)
+    def asked(self, replacement: PodRecord, bound_s: float) -> Asked:
+        """Tell whether the pod's scheduler asked an extender before it bound the pod."""
+        return self._extenders.asked(
+            Binding(
+                scheduler=replacement.shape.scheduler_name,
+                created_s=replacement.created_s,
+                bound_s=bound_s,
+                skew_s=self._config().clock_skew.seconds,
+            )
+        )
 
     def breaker(self, purpose: Purpose) -> BreakerState:
         """Return whether moves for a purpose may begin."""
         snapshot = self._state.snapshot()
         return self._breaker(purpose, snapshot, tuple(snapshot.migrations.values()))
 
-    def needs_the_past(self) -> bool:
-        """Tell whether finished Migrations must stay, because a breaker rests on them."""
-        known, now_s = tuple(self._state.snapshot().migrations.values()), self._clock.now()
-        states = (self._history(purpose, known).at(now_s) for purpose in Purpose)
-        return any(state.rests_on_the_past(now_s) for state in states)
+    def needs_the_past(self, migration: MigrationRecord) -> bool:
+        """Tell whether a finished Migration must stay, because a breaker rests on it."""
+        purpose, now_s = purpose_of(migration), self._clock.now()
+        if not took_place(migration):
+            return False
+        known = tuple(self._state.snapshot().migrations.values())
+        return self._history(purpose, known).at(now_s).rests_on_the_past(now_s)
 
     def may_plan(self) -> Refusal | None:
         """Return why nothing at all may be moved for load now."""

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from enum import StrEnum
-from hashlib import blake2b
 from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
@@ -40,15 +39,13 @@ from common.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from common.kube.resources import MIGRATIONS, Resource
 from common.metrics import Metrics
 from common.observer import Belief
-from rebalancer.migration import names
+from rebalancer.migration.names import replacement_name
 from rebalancer.planner import Level, Move
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 MAX_WORDS: Final = 1024
 MAX_ALTERNATIVES: Final = 8
-MAX_NAME: Final = 63
-"""A pod's name is its host name, and a label holds no more."""
 _INDEX: Final = re.compile(r"\d{1,9}")
 
 
@@ -66,7 +63,7 @@ def spec_of(
         pod=PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid),
         controller=_ref(pod.owner),
         workload=_ref(_workload(pod, snapshot)),
-        replacement_name="" if pod.owner is not None else replacement_name(pod, now_s),
+        replacement_name="" if pod.owner is not None else replacement_name(pod.name, now_s),
         completion_index=_completion_index(pod),
         source=move.source,
         target=move.target,
@@ -92,27 +89,9 @@ def deadline_s(pod: PodRecord, config: RebalancerConfiguration, now_s: float) ->
     return now_s + config.migration_deadline.seconds + grace_s
 
 
-def replacement_name(pod: PodRecord, now_s: float) -> str:
-    """Return `rescheduled-<pod>-<timestamp>`; a long name is cut and told apart by its uid."""
-    name = names.replacement_name(pod.name, now_s)
-    if len(name) <= MAX_NAME:
-        return name
-    mark = blake2b(pod.uid.encode(), digest_size=3).hexdigest()
-    room = MAX_NAME - len(names.replacement_name("", now_s)) - len(mark) - 1
-    return names.replacement_name(f"{pod.name[:room].rstrip('-.')}-{mark}", now_s)
-
-
 def predicted_use(move: Move, after: Mapping[NodeName, Level]) -> Uses:
     """Return what both nodes of a move are expected to use once the plan is carried out."""
     return Uses(source=_use(after.get(move.source)), target=_use(after.get(move.target)))
-
-
-def read_prediction(annotations: Mapping[str, str]) -> Uses | None:
-    """Return what was predicted; None if nobody did, or if it makes no sense."""
-    try:
-        return msgspec.json.decode(annotations.get(PREDICTED_USE, ""), type=Uses)
-    except msgspec.DecodeError:
-        return None
 
 
 def _use(level: Level | None) -> NodeUse | None:

@@ -243,7 +243,7 @@ class Intents:
         """
         for slot in slots:
             self._believe_status(slot)
-        slots = [slot for slot in slots if slot.free]
+        slots = [slot for slot in slots if slot.free and self._may_be_filled(slot)]
         pods = candidates(slots[0].migration, self._cluster()) if slots else ()
         pairs = [
             (s, p)
@@ -255,6 +255,11 @@ class Intents:
             if slot.free and self._unattached(pod.uid):
                 self._slots.take(slot, pod.uid)
                 self._fill(slot, pod.node)
+
+    def _may_be_filled(self, slot: Slot) -> bool:
+        """A pod that stays has no replacement yet, whoever else has come meanwhile."""
+        bare = not slot.migration.controller_kind
+        return bare or self._leaves(slot.migration.pod_uid)
 
     def _believe_status(self, slot: Slot) -> None:
         """Follow the rebalancer's word on who the replacement is."""

@@ -22,6 +22,7 @@ from common.cluster.disruption import (
 from common.cluster.records import PodRecord, PodUid
 from common.cluster.selectors import Operator
 from common.cluster.workloads import BudgetRecord
+from common.contract import TEMPORARY_PDB_LABEL
 from rebalancer.reasons import Refusal
 
 _NOTHING_TAKEN: Final[Mapping[str, int]] = MappingProxyType({})
@@ -138,8 +139,12 @@ def _ask(budget: BudgetRecord, pod: PodRecord, taken: int) -> Refusal | str:
 
 
 def _several(found: tuple[BudgetRecord, ...]) -> Refusal:
+    theirs = [budget for budget in found if TEMPORARY_PDB_LABEL not in budget.labels]
     names = " and ".join(budget.name for budget in found)
-    return Refusal("SeveralPdbs", f"PDBs {names} cover it, which the Eviction API refuses")
+    if len(theirs) > 1:
+        return Refusal("SeveralPdbs", f"PDBs {names} cover it, which the Eviction API refuses")
+    words = f"of PDBs {names} the temporary one is about to be removed"
+    return Refusal("TemporaryPdbGivesWay", words, for_good=False)
 
 
 def _unsettled(budget: BudgetRecord) -> Refusal | None:

@@ -10,6 +10,7 @@ from collections import Counter
 
 from common.cluster.migrations import MigrationRecord, Phase, Step
 from rebalancer.evictability import Budgets
+from rebalancer.migration.guarding import is_ours
 from rebalancer.migration.scene import Scene
 from rebalancer.reasons import Refusal
 
@@ -19,10 +20,19 @@ def budget_refusal(scene: Scene) -> Refusal | None:
     pod = scene.pod
     if pod is None:
         return None
-    near = (b for b in scene.snapshot.budgets.values() if b.namespace == pod.namespace)
-    budgets = Budgets(near)
+    budgets = _near(scene)
     answer = budgets.charge(pod, _promised(scene, budgets))
     return answer if isinstance(answer, Refusal) else None
+
+
+def guard_stands(scene: Scene) -> bool:
+    """Tell whether a budget of ours covers the pod; it gives way to any other."""
+    return scene.pod is not None and any(map(is_ours, _near(scene).matching(scene.pod)))
+
+
+def _near(scene: Scene) -> Budgets:
+    space = scene.migration.namespace
+    return Budgets(b for b in scene.snapshot.budgets.values() if b.namespace == space)
 
 
 def _goes_first(other: MigrationRecord, mine: MigrationRecord) -> bool:

@@ -21,7 +21,7 @@ import msgspec
 import structlog
 
 from common.clock import Clock
-from common.cluster.migrations import MigrationRecord, Outcome, Step
+from common.cluster.migrations import MigrationRecord, Step
 from common.cluster.state import ClusterState
 from common.config import RebalancerConfiguration
 from common.contract import MIGRATION_ID_LABEL
@@ -30,7 +30,7 @@ from common.kube.errors import ApiError, Conflict, KubeError, NotFound
 from common.kube.resources import Resource
 from common.metrics import Metrics
 from rebalancer import crash
-from rebalancer.migration import status, steps
+from rebalancer.migration import steps
 from rebalancer.migration.announcing import Announcer, EventRecorder
 from rebalancer.migration.desk import Desk
 from rebalancer.migration.eviction import ApiEviction, EvictionDriver
@@ -38,6 +38,7 @@ from rebalancer.migration.figures import Figures
 from rebalancer.migration.machine import Rules, next_step
 from rebalancer.migration.marks import Marks
 from rebalancer.migration.queue import KeyQueue
+from rebalancer.migration.recording import Scribe, say
 from rebalancer.migration.scene import Scene
 from rebalancer.migration.seams import Guard, Replacer, Steering
 from rebalancer.migration.settings import ControllerSettings
@@ -54,7 +55,6 @@ from rebalancer.migration.verdicts import (
     Wait,
 )
 from rebalancer.migration.waking import Waker
-from rebalancer.reasons import Refusal
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -118,9 +118,10 @@ class MigrationController:
         self._clock = clock
         self._rng = rng
         self._settings = settings or ControllerSettings()
+        self._steering = steering
         self._desk = Desk(client, state)
-        self._announcer = Announcer(recorder)
-        self._figures = Figures(metrics, state)
+        announcer, figures = Announcer(recorder), Figures(metrics, state)
+        self._scribe = Scribe(self._desk, announcer, figures, clock)
         self._hands = steps.Hands(
             client,
             steering=steering,
@@ -128,10 +129,10 @@ class MigrationController:
             replacer=replacer,
             eviction=eviction or ApiEviction(client),
             marks=Marks(client),
-            announcer=self._announcer,
+            announcer=announcer,
             config=config,
             why_blind=why_blind,
-            answered=self._figures.answered,
+            answered=figures.answered,
             settings=self._settings,
             clock=clock,
             rng=rng,
@@ -198,12 +199,12 @@ class MigrationController:
                 return await self._take(step, scene)
             case Hold(step=step, reason=reason, retry_s=retry_s):
                 return await self._hold(scene, step, Wait(reason, retry_s))
-            case Fail(reason=reason):
-                return await self._fail(scene, reason)
+            case Fail(reason=reason, step=told):
+                return await self._scribe.failed(migration, reason, told)
             case NotReplaced(reason=reason, words=words):
-                return await self._not_replaced(scene, reason, words)
+                return await self._scribe.not_replaced(migration, reason, words)
             case Finish(outcome=outcome, words=words):
-                return await self._complete(scene, outcome, words)
+                return await self._scribe.completed(migration, outcome, words)
             case Remove():
                 await self._remove(migration)
             case Rest(seconds=seconds):
@@ -221,112 +222,35 @@ class MigrationController:
         match verdict:
             case Proceed():
                 crash.point(f"after-{action}")
-                written = await self._record(step, scene, verdict)
+                written = await self._scribe.done(step, scene, verdict)
                 crash.point(f"recorded-{action}")
                 return written
             case Wait():
                 return await self._hold(scene, step, verdict)
             case NotReplaced(reason=reason, words=words):
-                return await self._not_replaced(scene, reason, words)
-            case Fail(reason=reason):
-                return await self._fail(scene, reason, step)
-
-    async def _record(self, step: Step, scene: Scene, verdict: Proceed) -> MigrationRecord:
-        migration, now_s = scene.migration, self._clock.now()
-        change = status.condition(
-            migration,
-            step,
-            status=verdict.reason != steps.MARK_REFUSED,
-            reason=verdict.reason,
-            words=verdict.words,
-            now_s=now_s,
-        )
-        if step is Step.BUDGET_CHECKED:
-            change |= status.started(now_s)
-        elif step is Step.EVICTED:
-            change |= status.evicted(now_s)
-        elif step is Step.REPLACED and (found := steps.noted(scene)) is not None:
-            change |= status.replaced(found)
-        written = await self._desk.write(migration, change)
-        self._say("step taken", migration, step=step.value, reason=verdict.reason)
-        self._announcer.step_taken(migration, step, verdict.words)
-        return written
+                return await self._scribe.not_replaced(scene.migration, reason, words)
+            case Fail(reason=reason, step=told):
+                return await self._scribe.failed(scene.migration, reason, told or step)
 
     async def _hold(self, scene: Scene, step: Step, wait: Wait) -> MigrationRecord | None:
-        """Come back later; say why, but only once."""
-        migration, reason = scene.migration, wait.reason
+        """Come back later; an attempt too many is the end."""
+        migration = scene.migration
         if wait.counts and migration.attempts + 1 >= self._config().max_attempts:
-            return await self._fail(scene, reason, step, attempts=migration.attempts + 1)
+            attempts = migration.attempts + 1
+            return await self._scribe.failed(migration, wait.reason, step, attempts=attempts)
         retry_s = self._settings.look_again_s if wait.retry_s is None else wait.retry_s
         left_s = migration.deadline_s - self._clock.now()
         if migration.open and left_s > 0:
             retry_s = min(retry_s, left_s)
         self._queue.add_after(migration.name, retry_s)
-        if wait.counts or not status.says(migration, step, status=False, reason=reason.name):
-            change = self._refused(migration, step, reason)
-            if migration.open:
-                change |= status.message(f"{reason.name}: {reason.words}")
-            if wait.counts:
-                change["attempts"] = migration.attempts + 1
-            await self._desk.write(migration, change)
-            self._say("waits", migration, step=step.value, reason=reason.name, why=reason.words)
+        await self._scribe.waits(migration, step, wait)
         return None
 
-    def _refused(self, migration: MigrationRecord, step: Step, reason: Refusal) -> status.Change:
-        return status.condition(
-            migration,
-            step,
-            status=False,
-            reason=reason.name,
-            words=reason.words,
-            now_s=self._clock.now(),
-        )
-
-    async def _fail(
-        self,
-        scene: Scene,
-        reason: Refusal,
-        step: Step | None = None,
-        *,
-        attempts: int | None = None,
-    ) -> MigrationRecord:
-        migration = scene.migration
-        change = status.failed(reason.name, reason.words, self._clock.now())
-        if step is not None:
-            change |= self._refused(migration, step, reason)
-        if attempts is not None:
-            change["attempts"] = attempts
-        written = await self._close(migration, change, None)
-        self._announcer.failed(migration, reason.name, reason.words)
-        return written
-
-    async def _not_replaced(self, scene: Scene, reason: str, words: str) -> MigrationRecord:
-        migration, outcome = scene.migration, Outcome.NOT_REPLACED
-        change = status.completed(outcome, f"{reason}: {words}", self._clock.now())
-        written = await self._close(migration, change, outcome)
-        self._announcer.not_replaced(migration, words)
-        return written
-
-    async def _complete(self, scene: Scene, outcome: Outcome, words: str) -> MigrationRecord:
-        migration = scene.migration
-        change = status.completed(outcome, words, self._clock.now())
-        written = await self._close(migration, change, outcome)
-        self._announcer.completed(migration, outcome, words)
-        return written
-
-    async def _close(
-        self, migration: MigrationRecord, change: status.Change, outcome: Outcome | None
-    ) -> MigrationRecord:
-        """End a Migration: from now on nobody is steered by it, and cleaning up begins."""
-        crash.point("before-close")
-        written = await self._desk.write(migration, change)
-        crash.point("after-close")
-        self._figures.ended(migration, outcome, self._clock.now())
-        name = outcome.value if outcome is not None else "Failed"
-        self._say("migration ended", migration, outcome=name, why=written.message)
-        return written
-
     async def _remove(self, migration: MigrationRecord) -> None:
+        """Forget a finished one, unless it still tells why nothing may be moved."""
+        if self._steering.needs_the_past(migration):
+            self._queue.add_after(migration.name, self._settings.look_again_s)
+            return
         crash.point("before-remove")
         await self._desk.remove(migration)
         crash.point("after-remove")
@@ -340,7 +264,7 @@ class MigrationController:
             if isinstance(verdict, Wait):
                 self._queue.add_after(name, verdict.retry_s or self._settings.look_again_s)
                 return
-            self._say("migration deleted before its end", migration)
+            say("migration deleted before its end", migration)
         self._known.pop(name, None)
         if migration is not None:
             self._hands.forget(migration)
@@ -375,14 +299,3 @@ class MigrationController:
         retry_s = max(backoff.next_s(), asked_s)
         log.info("migration not advanced", migration=name, error=str(error), retry_s=retry_s)
         self._queue.add_after(name, retry_s)
-
-    def _say(self, event: str, migration: MigrationRecord, **more: str) -> None:
-        pod = f"{migration.namespace}/{migration.pod_name}"
-        log.info(
-            event,
-            pod=pod,
-            node=migration.source,
-            target=migration.target,
-            plan_id=migration.plan_id,
-            **more,
-        )

@@ -52,6 +52,8 @@ class Result(StrEnum):
     """The pod could not be looked at, so nothing was asked."""
     FAILED = "failed"
     """An attempt that may be repeated, with the same uid."""
+    SEVERAL = "several"
+    """More than one budget covers the pod, which the API server does not like."""
     REFUSED = "refused"
     """It would be refused again."""
 
@@ -216,9 +218,12 @@ def _too_many(error: TooManyRequests) -> Answer:
 
 def _failed(error: KubeError) -> Answer:
     words = str(error)
-    # A conflict with our uid alive is one of versions: the budget's or the pod's.
-    for_good = isinstance(error, (BadRequest, Invalid)) or _SEVERAL in words
-    if for_good and not isinstance(error, Conflict):
-        return Answer(Result.REFUSED, words)
     retry_s = error.retry_after_s if isinstance(error, ApiError) else None
+    # A conflict with our uid alive is one of versions: the budget's or the pod's.
+    if isinstance(error, Conflict):
+        return Answer(Result.FAILED, words, retry_s)
+    if _SEVERAL in words:
+        return Answer(Result.SEVERAL, words)
+    if isinstance(error, (BadRequest, Invalid)):
+        return Answer(Result.REFUSED, words)
     return Answer(Result.FAILED, words, retry_s)

@@ -33,6 +33,9 @@ class Figures:
             "evictions_total", "Answers to attempts to evict a pod.", ("result",)
         )
         self._evictions = {result: evictions.labels(result.value) for result in Result}
+        self._failures = metrics.counter(
+            "migration_failures_total", "Migrations that failed, by reason.", ("reason",)
+        )
         self._took = metrics.histogram(
             "migration_duration_seconds",
             "From the creation of a Migration to its completion.",
@@ -53,6 +56,10 @@ class Figures:
         self._ended[name, migration.strategy if known else _OTHER].inc()
         if outcome is not None:
             self._took.observe(max(0.0, now_s - migration.created_s))
+
+    def failed(self, reason: str) -> None:
+        """Count why a Migration failed."""
+        self._failures.labels(reason).inc()
 
     def _count(self, phase: Phase) -> float:
         records = self._state.migrations.records.freeze().values()

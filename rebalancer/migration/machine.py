@@ -16,8 +16,9 @@ from typing import Final
 
 from common.cluster.migrations import Outcome, Phase, Step
 from common.cluster.records import NodeName
-from common.cluster.replacing import nearness
+from rebalancer.limits import maintenance_ended
 from rebalancer.migration import replacements
+from rebalancer.migration.outcomes import landing
 from rebalancer.migration.scene import Scene
 from rebalancer.migration.verdicts import (
     Do,
@@ -50,7 +51,6 @@ BARE_STEPS: Final[tuple[Step, ...]] = (
 )
 _AFTER: Final = (Step.REPLACED, Step.READY)
 _OUTCOMES: Final = frozenset(outcome.value for outcome in Outcome)
-_LANDINGS: Final = {0: Outcome.AS_PLANNED, 1: Outcome.ALTERNATIVE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +86,6 @@ def missing_step(scene: Scene) -> Step | None:
     if settled(scene, Step.EVICTED):
         steps = _AFTER
     return next((step for step in steps if not settled(scene, step)), None)
-
-
-def landing(scene: Scene, node: str) -> Outcome:
-    """Say where a replacement came to, compared with the plan."""
-    if node == scene.migration.source:
-        return Outcome.BACK_ON_SOURCE
-    return _LANDINGS.get(nearness(scene.migration, node), Outcome.ELSEWHERE)
 
 
 def a_closed_one_is_cleaned_up(scene: Scene, _: Rules) -> Next | None:
@@ -152,6 +145,12 @@ def nobody_is_missing(scene: Scene, _: Rules) -> Next | None:
         return None
     found = replacements.why_not_replaced(scene)
     return NotReplaced(*found) if found is not None else None
+
+
+def the_maintenance_goes_on(scene: Scene, _: Rules) -> Next | None:
+    """Whoever takes the label off a node wants its pods to stay, now."""
+    found = maintenance_ended(scene.migration, scene.snapshot)
+    return Fail(found, missing_step(scene)) if found is not None else None
 
 
 def the_deadline_holds(scene: Scene, _: Rules) -> Next | None:
@@ -253,6 +252,7 @@ RULES: Final[tuple[Rule, ...]] = (
     a_replacement_is_noted,
     a_noted_replacement_is_looked_at,
     nobody_is_missing,
+    the_maintenance_goes_on,
     the_deadline_holds,
     it_says_what_is,
     there_is_somewhere_to_go,

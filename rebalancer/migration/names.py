@@ -13,6 +13,9 @@ from typing import Final
 NAME_LIMIT: Final = 253
 """The longest name of a pod or a budget (apimachinery, IsDNS1123Subdomain)."""
 
+HOST_LIMIT: Final = 63
+"""A pod's name is its host name too, which would be cut there (pkg/kubelet/kubelet_pods.go)."""
+
 _PDB_ENDING: Final = "-rescheduler-pdb"
 _COPY_PREFIX: Final = "rescheduled-"
 _COPY: Final = re.compile(rf"{_COPY_PREFIX}(?P<original>.+)-\d{{10,}}", re.ASCII)
@@ -29,7 +32,7 @@ def replacement_name(pod: str, now_s: float) -> str:
     known = _COPY.fullmatch(pod)
     original = known["original"] if known else pod
     ending = f"-{int(now_s):010d}"
-    room = NAME_LIMIT - len(_COPY_PREFIX) - len(ending)
+    room = HOST_LIMIT - len(_COPY_PREFIX) - len(ending)
     return _COPY_PREFIX + _fitted(original, room) + ending
 
 

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from common.cluster.migrations import MigrationRecord
 from common.cluster.records import PodRecord
+from rebalancer.extenders import Asked
 from rebalancer.migration.scene import Scene
 from rebalancer.migration.verdicts import Verdict
 from rebalancer.reasons import Refusal
@@ -19,12 +20,15 @@ from rebalancer.reasons import Refusal
 class Steering(Protocol):
     """Knows limits, switches and gates, and what the extenders know."""
 
-    def may_start(self, migration: MigrationRecord, scene: Scene) -> Refusal | None:
+    def may_start(
+        self, migration: MigrationRecord, scene: Scene, besides: Refusal | None = None
+    ) -> Refusal | None:
         """Return why the move may not begin or go on now.
 
         Asked before the first step and once more right before the eviction, when the
         Migration is InProgress already: it must never count against itself. A refusal for
-        good fails the Migration, any other one lets it wait.
+        good fails the Migration, any other one lets it wait. `besides` is what the asker
+        knows against it: whoever is refused, by whom ever, keeps no place in any limit.
         """
         ...
 
@@ -32,8 +36,12 @@ class Steering(Protocol):
         """Return which live extender does not know the Migrations up to this version yet."""
         ...
 
-    def guided(self, replacement: PodRecord, scheduler: str, bound_s: float) -> bool:
-        """Tell whether an extender was asked by that scheduler since the pod was created."""
+    def asked(self, replacement: PodRecord, bound_s: float) -> Asked:
+        """Tell whether an extender was asked about the pod before it was bound."""
+        ...
+
+    def needs_the_past(self, migration: MigrationRecord) -> bool:
+        """Tell whether a finished Migration must stay though its time is over."""
         ...
 
 

@@ -1,4 +1,11 @@
-"""How patient the migration controller is."""
+"""How patient the migration controller is.
+
+What people may want otherwise is in the configuration: deadline, attempts, how long finished
+Migrations stay, limits and switches. The waits here are no keys. What a watch shows wakes
+Migrations at once, so most of them are only the time after which a look is taken though
+nothing was heard; a budget's pauses are part of how budgets are kept. Nothing is decided
+differently by other values, only sooner or later. Tests shorten them.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerSettings:
-    """Every wait of the controller; what the configuration says comes from there."""
+    """The waits of the controller that the configuration does not name."""
 
     workers: int = 8
     look_again_s: float = 5.0
@@ -21,5 +28,7 @@ class ControllerSettings:
     backoff_min_s: float = 1.0
     backoff_max_s: float = 60.0
     mark_tries: int = 3
-    guidance_s: float = 15.0
-    """How long after the binding an extender may tell that it was asked."""
+    guidance_s: float = 60.0
+    """How long after the binding extenders are waited for to tell whether they were asked."""
+    guidance_emptying_s: float = 15.0
+    """The same while a node is emptied: nothing is stopped there by a lack of guidance."""

@@ -14,18 +14,21 @@ from typing import Final, Protocol
 import msgspec
 
 from common.clock import Clock
-from common.cluster.migrations import MigrationRecord, Outcome, Phase, Step
+from common.cluster.migrations import MigrationRecord, Phase, Step
 from common.cluster.records import PodRecord
 from common.config import RebalancerConfiguration
 from common.kube.backoff import Backoff
 from common.kube.errors import KubeError, NotFound
 from common.kube.resources import PODS
+from rebalancer.evictability import Purpose
+from rebalancer.extenders import Asked
+from rebalancer.limits import purpose_of
 from rebalancer.migration import replacements
 from rebalancer.migration.announcing import Announcer
-from rebalancer.migration.budgeting import budget_refusal
+from rebalancer.migration.budgeting import budget_refusal, guard_stands
 from rebalancer.migration.eviction import Answer, EvictionDriver, Result, Victim
-from rebalancer.migration.machine import landing
 from rebalancer.migration.marks import Marking, Marks
+from rebalancer.migration.outcomes import landed
 from rebalancer.migration.scene import Scene
 from rebalancer.migration.seams import Guard, Replacer, Steering
 from rebalancer.migration.settings import ControllerSettings
@@ -33,13 +36,6 @@ from rebalancer.migration.verdicts import Fail, NotReplaced, Proceed, Verdict, W
 from rebalancer.reasons import Refusal
 
 MARK_REFUSED: Final = "MarkRefused"
-_LANDED: Final = {
-    Outcome.AS_PLANNED: "as planned",
-    Outcome.ALTERNATIVE: "an alternative to the target",
-    Outcome.ELSEWHERE: "where nobody had planned it",
-    Outcome.BACK_ON_SOURCE: "where it came from",
-    Outcome.UNGUIDED: "which its scheduler chose without asking an extender",
-}
 
 
 class PodReader(Protocol):
@@ -157,7 +153,7 @@ class Hands:
         attempt = self._eviction.evict if scene.alive else self._eviction.look
         answer = await attempt(victim)
         self._answered(answer.result)
-        verdict = self._judge(scene.migration, answer)
+        verdict = self._judge(scene, answer)
         if isinstance(verdict, Wait) and scene.late:
             return Fail(Refusal("DeadlineExceeded", f"the deadline passed: {answer.words}"))
         if isinstance(verdict, Wait) and verdict.retry_s is not None:
@@ -184,12 +180,12 @@ class Hands:
         if not found.ready:
             return Wait(Refusal("ReplacementNotReady", f"{found.key} is not Ready", False))
         bound_s = found.created_s if found.scheduled_s is None else found.scheduled_s
-        guided = self._steering.guided(found, found.shape.scheduler_name, bound_s)
-        if not guided and scene.now_s - bound_s < self._settings.guidance_s:
+        asked = self._steering.asked(found, bound_s)
+        patience_s = self._patience_s(scene.migration)
+        if asked is Asked.UNTOLD and scene.now_s < bound_s + patience_s and not scene.late:
             words = "no extender has told yet whether it was asked"
             return self._soon(Refusal("GuidanceUnknown", words, False))
-        outcome = landing(scene, found.node) if guided else Outcome.UNGUIDED
-        return Proceed(outcome.value, f"{found.key} is Ready on {found.node}, {_LANDED[outcome]}")
+        return landed(scene, found, asked)
 
     async def clean_up(self, scene: Scene) -> Verdict:
         """Undo what a move leaves behind, as far as the pod has stayed."""
@@ -225,7 +221,12 @@ class Hands:
         blind = self._why_blind()
         if blind is not None:
             return Refusal("CacheStale", f"the cluster is not seen clearly: {blind}", False)
-        return self._steering.may_start(scene.migration, scene) or budget_refusal(scene)
+        return self._steering.may_start(scene.migration, scene, budget_refusal(scene))
+
+    def _patience_s(self, migration: MigrationRecord) -> float:
+        """Return how long after a binding it is worth waiting for evidence of guidance."""
+        settings, purpose = self._settings, purpose_of(migration)
+        return settings.guidance_s if purpose is Purpose.LOAD else settings.guidance_emptying_s
 
     def _mark_again(self, migration: MigrationRecord) -> bool:
         tries = self._mark_tries[migration.name] = self._mark_tries.get(migration.name, 0) + 1
@@ -243,13 +244,16 @@ class Hands:
             grace_s=None if grace is None else grace.seconds,
         )
 
-    def _judge(self, migration: MigrationRecord, answer: Answer) -> Verdict:
+    def _judge(self, scene: Scene, answer: Answer) -> Verdict:
+        migration = scene.migration
         match answer.result:
             case Result.ACCEPTED:
                 return Proceed("Evicted", answer.words)
             case Result.GONE:
                 return Proceed("PodGone", answer.words)
-            case Result.REFUSED:
+            case Result.SEVERAL if guard_stands(scene):
+                return _later("TemporaryPdbGivesWay", answer, self._settings.acknowledge_again_s)
+            case Result.REFUSED | Result.SEVERAL:
                 return Fail(Refusal("EvictionRefused", answer.words))
             case Result.BUDGET:
                 return _later("PdbExhausted", answer, self._for_budget(migration))

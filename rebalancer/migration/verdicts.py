@@ -34,6 +34,8 @@ class Fail(msgspec.Struct, frozen=True):
     """The move is given up: what was done is undone, and the phase becomes Failed."""
 
     reason: Refusal
+    step: Step | None = None
+    """Whose condition is to give the reason, if it is not the step that answers."""
 
 
 class NotReplaced(msgspec.Struct, frozen=True):

@@ -11,10 +11,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 
 from common.cluster.migrations import MigrationRecord, Step
-from common.cluster.records import PodRecord
+from common.cluster.records import NodeRecord, PodRecord
 from common.cluster.state import ClusterState
 from common.cluster.storage import LeaseRecord
 from common.cluster.workloads import BudgetRecord, WorkloadRecord
+from common.config import Strategy
+from common.contract import under_maintenance
 
 Wake = Callable[[str], None]
 
@@ -33,6 +35,7 @@ class Waker:
         state.pods.listen(self._on_pod)
         state.budgets.listen(self._on_budget)
         state.leases.listen(self._on_lease)
+        state.nodes.listen(self._on_node)
         for table in (
             state.deployments,
             state.replica_sets,
@@ -74,6 +77,12 @@ class Waker:
     def _on_lease(self, old: LeaseRecord | None, new: LeaseRecord | None) -> None:
         self._wake_all([name for name, found in self._open.items() if _asks_extenders(found)])
 
+    def _on_node(self, old: NodeRecord | None, new: NodeRecord | None) -> None:
+        """When a maintenance ends, its moves stop at once."""
+        if _is_emptied(old) and not _is_emptied(new):
+            emptying = Strategy.NODE_MAINTENANCE
+            self._wake_all(n for n, found in self._open.items() if found.strategy == emptying)
+
     def _let_others_go(self) -> None:
         """One has ended: whom a limit held back may begin, soon and once for several ends."""
         for name, found in self._open.items():
@@ -106,6 +115,10 @@ def _marks(migration: MigrationRecord) -> Iterator[str]:
         yield f"{migration.namespace}/{migration.replacement_name}"
     if migration.workload_uid:
         yield migration.workload_uid
+
+
+def _is_emptied(node: NodeRecord | None) -> bool:
+    return node is not None and under_maintenance(node.labels)
 
 
 def _asks_extenders(migration: MigrationRecord) -> bool:

@@ -298,13 +298,12 @@ async def _listed(client: KubeClient) -> ClusterState:
 
 
 def _told(snapshot: Snapshot) -> dict[str, Any]:
-    """Return all that a snapshot says, field by field; leases never rest."""
+    """Return all that a snapshot says, field by field."""
     maps = {
         field: dict(getattr(snapshot, field))
         for field in Snapshot.__struct_fields__
         if isinstance(getattr(snapshot, field), dict) or hasattr(getattr(snapshot, field), "items")
     }
-    maps.pop("leases")
     maps["nodes"] = {
         name: (view.node, dict(view.pods), view.requested, view.scored_cpu_milli)
         for name, view in snapshot.nodes.items()

@@ -24,7 +24,7 @@ from tests.support.closed_loop import Loop, closed_loop
 from tests.support.migration_stand import condition
 
 WEB = build.deployment("web", 4)
-SOON_S = 25.0
+SOON_S = 40.0
 """A deadline that comes while a test waits."""
 
 
@@ -52,7 +52,8 @@ async def test_an_evicted_pod_that_never_ends_is_evicted_once(
 ) -> None:
     async with closed_loop(tmp_path, never_ends(make)) as loop, loop.rebalancer() as health:
         pod = (await loop.until_ready("web", 3))[0]
-        name = loop.plan(pod, other_than(pod), **soon(loop))
+        deadline = soon(loop) if ending == "DeadlineExceeded" else {}
+        name = loop.plan(pod, other_than(pod), **deadline)
         await loop.until_ended(name)
         await loop.cycles(health, 3)
     assert loop.outcomes() == [ending]
@@ -132,6 +133,25 @@ async def test_a_budget_that_comes_meanwhile_is_kept(
         loop.store.patch(PDBS, "web", loosened, namespace="default")
         await loop.until_ended(name)
     assert set(loop.outcomes()) <= {"AsPlanned", "PdbExhausted"}
+
+
+async def test_a_budget_of_the_users_own_takes_the_place_of_ours(tmp_path: Path) -> None:
+    """Two budgets on one pod would have every eviction refused, for good."""
+    async with closed_loop(tmp_path, WEB) as loop, loop.rebalancer():
+        pod = (await loop.until_ready("web", 4))[0]
+        name = str(pod["metadata"]["uid"])
+        stood: list[str] = []
+
+        def add_theirs() -> None:
+            stood.extend(found["metadata"]["name"] for found in loop.store.list(PDBS))
+            loop.cluster.create([build.pdb("theirs", match={"app": "web"}, min_available=3)])
+
+        loop.when_done(name, "Protected", add_theirs)
+        loop.plan(pod, other_than(pod))
+        await loop.until_ended(name)
+    assert stood == ["web-rescheduler-pdb"]
+    assert loop.outcomes() == ["AsPlanned"]
+    assert [found["metadata"]["name"] for found in loop.store.list(PDBS)] == ["theirs"]
 
 
 async def test_a_node_that_dies_while_it_receives_costs_one_eviction(tmp_path: Path) -> None:

@@ -71,14 +71,21 @@ class Autoscaler:
         self._loop = loop
         self._number = len(loop.cluster.node_names())
         self.removed = 0
-        self.leaving: set[str] = set()
+        self.leaving: dict[str, float] = {}
+        """Since which cycle of the rebalancer a node is to go."""
+        self.now = 0.0
 
-    def cycle(self) -> None:
-        loop = self._loop
+    def leaves_for_long(self, name: str) -> bool:
+        """Tell whether the rebalancer has looked at least twice since; once may be too soon."""
+        return self.now - self.leaving.get(name, self.now) >= 2
+
+    def cycle(self, now: float) -> None:
+        """Do what is to be done, in this cycle of the rebalancer."""
+        self.now, loop = now, self._loop
         for name in tuple(self.leaving):
             if not loop.on(name):
                 loop.store.delete(NODES, name)
-                self.leaving.discard(name)
+                del self.leaving[name]
                 self.removed += 1
         if any(not pod["spec"].get("nodeName") for pod in loop.pods()):
             self._number += 1
@@ -93,7 +100,7 @@ class Autoscaler:
         name = min(counts, key=lambda each: (counts[each], each))
         if room < PODS_A_NODE + 2:
             return
-        self.leaving.add(name)
+        self.leaving[name] = self.now
         loop.store.patch(NODES, name, {"spec": {"taints": [REMOVAL]}})
         for pod in loop.on(name):
             loop.store.delete(PODS, pod["metadata"]["name"], namespace="default")
@@ -121,19 +128,19 @@ async def test_a_consolidating_autoscaler_is_not_fought(tmp_path: Path) -> None:
 
         def look(change: Change) -> None:
             status = change.obj.get("status") or {}
-            if not status and change.obj["spec"]["target"] in autoscaler.leaving:
+            if not status and autoscaler.leaves_for_long(change.obj["spec"]["target"]):
                 towards_leaving.append(change.obj["spec"])
 
         loop.store.subscribe(MIGRATIONS, look)
         first = await figure(health, "cycles_total")
         wanted = {1: 8, 15: 16, 30: 9}
         turn = 0
-        while await figure(health, "cycles_total") < first + CYCLES:
+        while (cycle := await figure(health, "cycles_total")) < first + CYCLES:
             turn += 1
             if turn in wanted:
                 change = {"spec": {"replicas": wanted[turn]}}
                 loop.store.patch(DEPLOYMENTS, "web", change, namespace="default")
-            autoscaler.cycle()
+            autoscaler.cycle(cycle)
             await SYSTEM.sleep(0.1)
         evicted = len(loop.witness.evicted)
         await loop.cycles(health, 5)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from common.clock import SYSTEM
-from common.cluster.reader import MIGRATION_READING, READINGS
+from common.cluster.reader import MIGRATION_READING, READINGS, lease_reading
 from common.config import RebalancerConfiguration
 from common.kube.client import KubeClient, connect
 from common.kube.leader import ElectionSettings, Elector
@@ -58,7 +58,7 @@ class Rebalancer:
         dry_run: bool,
     ) -> None:
         self.metrics = Metrics("rebalancer")
-        readings = (*READINGS, MIGRATION_READING)
+        readings = (*READINGS, MIGRATION_READING, lease_reading(""))
         self.observer = Observer(
             client, config, clock=SYSTEM, metrics=self.metrics, readings=readings
         )

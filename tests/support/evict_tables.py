@@ -230,7 +230,9 @@ def _healthy(kind: str, count: int) -> Manifest:
 def _budget(name: str, body: Row) -> Manifest:
     status = {"observedGeneration": 1, **body.pop("status", {})}
     policy = body.pop("unhealthy", None)
+    labels = body.pop("labels", None)
     made = build.pdb(name, **{"match": {"app": "web"}, **body})
+    made["metadata"]["labels"] = labels
     if policy is not None:
         made["spec"]["unhealthyPodEvictionPolicy"] = policy
     return stamped({**made, "status": status}, generation=1)

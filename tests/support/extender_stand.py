@@ -179,14 +179,19 @@ async def asked_by(cluster: SimulatedCluster, url: str, **other: Any) -> AsyncIt
         await asked.close()
 
 
-async def eventually(question: Callable[[], Any], what: str = "what was waited for") -> Any:
+async def eventually(
+    question: Callable[[], Any],
+    what: str = "what was waited for",
+    *,
+    patience_s: float = PATIENCE_S,
+) -> Any:
     """Ask until the answer is true, and return it; `question` may be a coroutine function."""
     try:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(patience_s):
             while not (answer := await _answer(question)):
                 await SYSTEM.sleep(0.01)
     except TimeoutError:
-        raise AssertionError(f"not within {PATIENCE_S:g} s: {what}") from None
+        raise AssertionError(f"not within {patience_s:g} s: {what}") from None
     return answer
 
 

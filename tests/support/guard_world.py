@@ -18,7 +18,7 @@ import msgspec
 
 from common.clock import SYSTEM
 from common.cluster.migrations import ControllerRef, PodRef
-from common.cluster.reader import MIGRATION_READING, READINGS
+from common.cluster.reader import MIGRATION_READING, READINGS, lease_reading
 from common.cluster.snapshot import Snapshot
 from common.cluster.state import ClusterState
 from common.config import RebalancerConfiguration
@@ -89,7 +89,7 @@ class GuardWorld:
 
     def fill(self, state: ClusterState) -> ClusterState:
         """Put everything that the API server has into a state."""
-        for reading in (*READINGS, MIGRATION_READING):
+        for reading in (*READINGS, MIGRATION_READING, lease_reading("")):
             table = reading.table(state)
             for found in self.store.list(reading.resource):
                 phase = (found.get("status") or {}).get("phase")

@@ -24,7 +24,8 @@ from tests.support.closed_loop import Loop
 from tests.support.fast_clock import FastClock
 from tests.support.loop_programs import REBALANCER
 
-PATIENCE_S = 40.0
+PATIENCE_S = 120.0
+LOG = "rebalancer.log"
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
@@ -42,6 +43,9 @@ class Nursery:
         done, _ = await asyncio.wait({ended}, timeout=PATIENCE_S)
         if not done:
             os.kill(pid, signal.SIGKILL)
+            await ended
+            said = (loop.folder / LOG).read_text().splitlines()[-40:]
+            raise AssertionError("\n".join([f"it did not come to {point}:", *said]))
         return await ended
 
     async def born(self, loop: Loop, point: str = "", **settings: Any) -> int:
@@ -51,7 +55,7 @@ class Nursery:
             "settings": settings,
             "epoch": loop.clock.epoch_s,
             "crash_at": point,
-            "log": str(loop.folder / "rebalancer.log"),
+            "log": str(loop.folder / LOG),
         }
         self._asks.write(json.dumps(order) + "\n")
         self._asks.flush()

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from common.clock import SYSTEM
 from common.cluster.migrations import MigrationRecord
-from common.cluster.reader import MIGRATION_READING, READINGS, ClusterReader
+from common.cluster.reader import MIGRATION_READING, READINGS, ClusterReader, lease_reading
 from common.cluster.records import PodRecord
 from common.config import RebalancerConfiguration
 from common.contract import API_VERSION
@@ -27,6 +27,7 @@ from common.kube.reflector import ReflectorSettings
 from common.kube.resources import EVENTS, MIGRATIONS, NODES, PODS
 from common.kube.timestamps import micro_time, parse_time
 from common.metrics import Metrics
+from rebalancer.extenders import Asked
 from rebalancer.migration import (
     ControllerSettings,
     MigrationController,
@@ -64,18 +65,32 @@ class OpenSteering:
 
     refusal: Callable[[MigrationRecord], Refusal | None] = lambda _: None
     not_acknowledged: Refusal | None = None
-    asks_extenders: bool = True
-    asked: list[str] = field(default_factory=list)
+    evidence: Asked = Asked.YES
+    """Whether an extender was asked about replacements."""
+    remembers: bool = False
+    """Finished Migrations have to stay."""
+    remembered: list[str] = field(default_factory=list)
+    """Which Migrations were to be removed."""
+    questions: list[str] = field(default_factory=list)
+    known_against: list[str] = field(default_factory=list)
+    """What the controller itself knew against moves."""
 
-    def may_start(self, migration: MigrationRecord, scene: Scene) -> Refusal | None:
-        self.asked.append(migration.name)
-        return self.refusal(migration)
+    def may_start(
+        self, migration: MigrationRecord, scene: Scene, besides: Refusal | None = None
+    ) -> Refusal | None:
+        self.questions.append(migration.name)
+        self.known_against += [besides.name] if besides is not None else []
+        return self.refusal(migration) or besides
 
     def acknowledged(self, resource_version: int, scheduler: str) -> Refusal | None:
         return self.not_acknowledged
 
-    def guided(self, replacement: PodRecord, scheduler: str, bound_s: float) -> bool:
-        return self.asks_extenders
+    def asked(self, replacement: PodRecord, bound_s: float) -> Asked:
+        return self.evidence
+
+    def needs_the_past(self, migration: MigrationRecord) -> bool:
+        self.remembered.append(migration.name)
+        return self.remembers
 
 
 @dataclass
@@ -157,7 +172,7 @@ class MigrationStand:
             settings=READING,
             clock=SYSTEM,
             metrics=metrics,
-            readings=(*READINGS, MIGRATION_READING),
+            readings=(*READINGS, MIGRATION_READING, lease_reading("")),
         )
         recorder = Recorder(
             self.client,

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from common.clock import SYSTEM
-from common.cluster.migrations import MigrationSpec, NodeUse, Uses
+from common.cluster.migrations import MigrationSpec, NodeUse, Uses, read_prediction
 from common.config import RebalancerConfiguration
 from common.kube.client import connect
 from common.kube.resources import MIGRATIONS
 from common.metrics import Metrics
 from common.observer import Belief
-from rebalancer.writing import MigrationWriter, Written, read_prediction, spec_of
+from rebalancer.writing import MigrationWriter, Written, spec_of
 from simulator.api import DEFINITIONS
 from tests.support.daemon_parts import move_of
 from tests.support.migrations import definition

@@ -17,7 +17,7 @@ from common.kube.resources import PODS
 from rebalancer.migration.bare_pods import SWEEP_EVERY_S, BarePods
 from rebalancer.migration.verdicts import Fail, Proceed, Wait
 from simulator import build
-from simulator.api import Json
+from simulator.api import Json, is_ready
 from tests.support.guard_world import ACKNOWLEDGED, GuardWorld, guard_world
 
 COPY = "rescheduled-solo-1800000000"
@@ -172,6 +172,7 @@ async def test_a_copy_that_ended_fails_the_move(tmp_path: Path) -> None:
         def failed(old: Json) -> Json:
             return {**old, "status": {**old["status"], "phase": "Failed"}}
 
+        await world.until(lambda: is_ready(world.pod(COPY) or {}))
         world.store.modify(PODS, COPY, failed, namespace="default", status=True)
         answer = await replace(world, name)
         assert isinstance(answer, Fail)

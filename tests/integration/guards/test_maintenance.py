@@ -19,7 +19,7 @@ from common.contract import (
     MAINTENANCE_PODS,
     MAINTENANCE_PROGRESS,
 )
-from common.kube.resources import MIGRATIONS, NODES, PODS
+from common.kube.resources import NODES, PODS
 from rebalancer.maintenance import HAND, UPDATE_EVERY_S, Maintenance
 from rebalancer.planner import Plan
 from rebalancer.planner.plan import Bound, Level, Move, NodePlan
@@ -31,7 +31,6 @@ ON: Json = {"metadata": {"labels": {MAINTENANCE_LABEL: "true"}}}
 OFF: Json = {"metadata": {"labels": {MAINTENANCE_LABEL: None}}}
 CORDON: Json = {"spec": {"unschedulable": True}}
 UNCORDON: Json = {"spec": {"unschedulable": None}}
-EVICTED = {"evictedAt": "2026-11-16T09:00:00Z", "phase": "InProgress"}
 
 
 class Drain:
@@ -84,12 +83,6 @@ def spec_of(world: GuardWorld, name: str = "node-0") -> tuple[bool, str | None]:
 def said_on(world: GuardWorld) -> Json:
     found: Json = world.node("node-0")["metadata"]["annotations"]
     return found
-
-
-def drained(world: GuardWorld, **said: Any) -> str:
-    """Create a maintenance Migration of the first pod."""
-    strategy = {"strategy": "NodeMaintenance", "reason": "Maintenance"}
-    return world.migrate(world.pods("web")[0], **{**strategy, **said})
 
 
 async def test_a_labelled_node_is_cordoned_and_says_how_far_it_is(tmp_path: Path) -> None:
@@ -284,55 +277,6 @@ async def test_a_pause_is_told(tmp_path: Path) -> None:
         assert said_on(world)[MAINTENANCE_PROGRESS].endswith("; moves are paused")
 
 
-async def test_moves_that_wait_are_closed_at_once_when_the_label_goes(tmp_path: Path) -> None:
-    async with two_nodes(tmp_path) as (world, drain):
-        world.patch(NODES, "node-0", ON)
-        name = drained(world)
-        await drain.look()
-        assert "phase" not in world.migration(name).get("status", {})
-        world.patch(NODES, "node-0", OFF)
-        await drain.look()
-        status = world.migration(name)["status"]
-        assert (status["phase"], status["outcome"]) == ("Failed", "NotReplaced")
-        assert status["message"].startswith("MaintenanceEnded: node-0 is not under maintenance")
-        before = world.migration(name)["metadata"]["resourceVersion"]
-        await Drain(world).look()
-        assert world.migration(name)["metadata"]["resourceVersion"] == before
-
-
-async def test_moves_that_were_evicted_go_on_when_the_label_goes(tmp_path: Path) -> None:
-    async with two_nodes(tmp_path) as (world, drain):
-        name = drained(world)
-        world.say(name, **EVICTED)
-        await drain.look()
-        assert world.migration(name)["status"]["phase"] == "InProgress"
-
-
-async def test_a_move_that_is_evicted_meanwhile_is_not_closed(tmp_path: Path) -> None:
-    async with two_nodes(tmp_path) as (world, drain):
-        name = drained(world)
-        drain.refresh()
-        world.say(name, **EVICTED)
-        await drain.maintenance.reconcile()
-        assert world.migration(name)["status"]["phase"] == "InProgress"
-
-
-async def test_a_conflict_on_closing_is_solved_by_reading_again(tmp_path: Path) -> None:
-    async with two_nodes(tmp_path) as (world, drain):
-        name = drained(world)
-        drain.refresh()
-        world.say(name, message="touched")
-        await drain.maintenance.reconcile()
-        assert world.migration(name)["status"]["phase"] == "Failed"
-
-
-async def test_moves_for_load_are_none_of_its_business(tmp_path: Path) -> None:
-    async with two_nodes(tmp_path) as (world, drain):
-        name = drained(world, strategy="LoadBalancing", reason="Spread")
-        await drain.look()
-        assert "phase" not in world.migration(name).get("status", {})
-
-
 @pytest.mark.parametrize("verb", ["get", "patch"])
 @pytest.mark.parametrize("status", [403, 409, 429, 500, 504])
 async def test_a_node_that_could_not_be_written_is_tried_again(
@@ -346,19 +290,6 @@ async def test_a_node_that_could_not_be_written_is_tried_again(
             await world.clock.advance(UPDATE_EVERY_S)
             await drain.look()
             assert spec_of(world)[0] is cordoned
-
-
-@pytest.mark.parametrize("status", [403, 500, 504])
-async def test_a_move_that_could_not_be_closed_is_tried_again(status: int, tmp_path: Path) -> None:
-    async with two_nodes(tmp_path) as (world, drain):
-        name = drained(world)
-        world.cluster.server.faults.add(
-            verbs=("patch",), resources=(f"{MIGRATIONS.plural}/status",), status=status, times=1
-        )
-        await drain.look()
-        assert "phase" not in world.migration(name).get("status", {})
-        await drain.look()
-        assert world.migration(name)["status"]["phase"] == "Failed"
 
 
 async def test_a_node_that_is_gone_is_no_trouble(tmp_path: Path) -> None:

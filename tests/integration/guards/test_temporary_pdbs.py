@@ -423,7 +423,7 @@ async def test_a_budget_that_cannot_be_renewed_lets_nothing_pass(tmp_path: Path)
         name, guard = world.migrate(world.pods("web")[0]), guard_of(world)
         await protected(world, guard, name)
         await world.clock.advance(200)
-        for status in (409, 500):
+        for status in (403, 409, 500):
             world.fault("patch", PDBS, status)
             assert isinstance(await protect(world, guard, name), Wait)
         assert isinstance(await protect(world, guard, name), Proceed)

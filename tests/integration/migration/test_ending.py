@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from common.config import RebalancerConfiguration
+from common.contract import TEMPORARY_PDB_LABEL
 from common.kube.resources import DEPLOYMENTS, MIGRATIONS, NODES, PDBS, PODS, STATEFULSETS
 from rebalancer.migration import Wait
 from rebalancer.reasons import Refusal
 from simulator import build
 from simulator.api import DeleteOptions, Json
-from simulator.faults import RejectPods
-from tests.support.migration_stand import MigrationStand, condition, migrating
+from simulator.faults import FreezeWatches, RejectPods
+from tests.support.extender_stand import maintain
+from tests.support.migration_stand import QUICK, MigrationStand, condition, migrating
 
+MAINTENANCE: Json = {"strategy": "NodeMaintenance", "reason": "Maintenance"}
+PAUSED = Refusal("Paused", "paused is set", for_good=False)
 BEHIND = Refusal("NotAcknowledged", "an extender is behind", for_good=False)
 
 
@@ -165,12 +171,74 @@ async def test_what_is_refused_for_good_fails_before_anything_is_done(tmp_path: 
 async def test_a_node_that_is_emptied_is_told_why_a_pod_stays(tmp_path: Path) -> None:
     async with migrating(tmp_path, build.deployment("web", 2)) as stand:
         victim = (await stand.until_ready(2))[0]
+        maintain(stand.cluster, victim["spec"]["nodeName"], on=True)
         stand.steering.refusal = lambda _: Refusal("LocalStorage", "it has local storage")
         async with stand.controller():
             target = stand.others(victim)[0]
             await stand.until_ended(stand.plan(victim, target, strategy="NodeMaintenance"))
         kinds = {event["regarding"]["kind"] for event in stand.events("MigrationFailed")}
         assert kinds == {"Pod", "Node"}
+
+
+@pytest.mark.parametrize(
+    ("step", "reason"), [("Acknowledged", "NotAcknowledged"), ("Evicted", "Paused")]
+)
+async def test_a_maintenance_label_that_goes_away_stops_the_move_at_once(
+    step: str, reason: str, tmp_path: Path
+) -> None:
+    async with migrating(tmp_path, build.deployment("web", 2)) as stand:
+        victim = (await stand.until_ready(2))[0]
+        source = victim["spec"]["nodeName"]
+        maintain(stand.cluster, source, on=True)
+        # Only what wakes it may bring it to look again.
+        stand.settings = replace(QUICK, look_again_s=3600.0, acknowledge_again_s=3600.0)
+        if step == "Acknowledged":
+            stand.steering.not_acknowledged = BEHIND
+        else:
+            stand.steering.refusal = lambda _: PAUSED if stand.guard.protected else None
+        async with stand.controller():
+            name = stand.plan(victim, stand.others(victim)[0], **MAINTENANCE)
+            await stand.until_waits(name, step, reason)
+            maintain(stand.cluster, source, on=False)
+            [status] = await stand.until_ended(name)
+            failures = stand.figure("migration_failures_total", reason="MaintenanceEnded")
+            ended = stand.figure("migrations_total", outcome="Failed", strategy="NodeMaintenance")
+        assert closed(status) == ("Failed", "", "MaintenanceEnded")
+        assert condition(stand.migration(name), step)["reason"] == "MaintenanceEnded"
+        assert (failures, ended) == (1, 1)
+        assert {e["regarding"]["kind"] for e in stand.events("MigrationFailed")} == {"Pod", "Node"}
+        assert stand.deletions == []
+        assert not stand.marks(name)
+
+
+async def test_a_pod_that_has_left_is_replaced_though_the_label_goes(tmp_path: Path) -> None:
+    async with migrating(tmp_path, build.deployment("web", 2)) as stand:
+        victim = (await stand.until_ready(2))[0]
+        target = stand.others(victim)[0]
+        maintain(stand.cluster, victim["spec"]["nodeName"], on=True)
+        stand.only()
+        async with stand.controller():
+            name = stand.plan(victim, target, **MAINTENANCE)
+            await stand.until_waits(name, "Replaced", "ReplacementPending")
+            maintain(stand.cluster, victim["spec"]["nodeName"], on=False)
+            stand.only(target)
+            [status] = await stand.until_ended(name)
+        assert closed(status)[:2] == ("Completed", "AsPlanned")
+
+
+async def test_what_is_needed_of_the_past_is_kept_beyond_its_time(tmp_path: Path) -> None:
+    async with migrating(tmp_path, build.deployment("web", 2)) as stand:
+        victim = (await stand.until_ready(2))[0]
+        said = {"keepFinished": "0s", "lineageCooldown": "0s"}
+        stand.config = RebalancerConfiguration.model_validate(said)
+        stand.steering.remembers = True
+        async with stand.controller():
+            name = stand.plan(victim, stand.others(victim)[0])
+            await stand.until_ended(name)
+            await stand.until(lambda: name in stand.steering.remembered, "it was to be removed")
+            assert stand.migrations()
+            stand.steering.remembers = False
+            await stand.until(lambda: not stand.migrations(), "it is removed")
 
 
 async def test_gates_are_asked_once_more_right_before_the_eviction(tmp_path: Path) -> None:
@@ -276,6 +344,7 @@ async def test_an_exhausted_budget_is_waited_for_and_never_broken(tmp_path: Path
             name = stand.plan(victim, stand.others(victim)[0])
             await stand.until_waits(name, "BudgetChecked", "PdbExhausted")
             assert name not in stand.deletions
+            assert "PdbExhausted" in stand.steering.known_against, "it keeps no place in a limit"
             stand.only(*stand.cluster.node_names())
             [status] = await stand.until_ended(name)
         assert status["phase"] == "Completed"
@@ -301,6 +370,27 @@ async def test_moves_under_one_budget_go_one_after_the_other(tmp_path: Path) -> 
         assert {status.get("outcome") for status in found} == {"AsPlanned"}
         assert min(lowest) == 3
         assert {status.get("attempts", 0) for status in found} == {0}
+
+
+async def test_a_temporary_budget_that_is_in_the_way_is_waited_for(tmp_path: Path) -> None:
+    """The user's own has just come, and the watch has not shown it yet."""
+    ours, theirs = [
+        build.pdb(name, match={"app": "web"}, max_unavailable=1)
+        for name in ("web-rescheduler-pdb", "web")
+    ]
+    ours["metadata"]["labels"] = {TEMPORARY_PDB_LABEL: "web"}
+    async with migrating(tmp_path, build.deployment("web", 3), ours) as stand:
+        victim = (await stand.until_ready(3))[0]
+        async with stand.controller():
+            stand.cluster.faults.inject(FreezeWatches(resources=(PDBS.plural,)))
+            stand.cluster.create([theirs])
+            name = stand.plan(victim, stand.others(victim)[0])
+            await stand.until_waits(name, "Evicted", "TemporaryPdbGivesWay")
+            stand.cluster.store.delete(PDBS, "web-rescheduler-pdb", namespace="default")
+            stand.cluster.faults.clear()
+            [status] = await stand.until_ended(name)
+        assert status["phase"] == "Completed"
+        assert status.get("attempts", 0) == 0
 
 
 async def test_a_second_budget_over_the_pod_fails_with_words(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ YES = answer(201, {"kind": "Status", "status": "Success"})
             *(Result.THROTTLED, "slow down"),
             id="throttled",
         ),
-        pytest.param([ALIVE, status(500, "", SEVERAL), ALIVE], Result.REFUSED, SEVERAL, id="pdbs"),
+        pytest.param([ALIVE, status(500, "", SEVERAL), ALIVE], Result.SEVERAL, SEVERAL, id="pdbs"),
         pytest.param(
             [ALIVE, status(500, "InternalError", "webhook"), ALIVE],
             *(Result.FAILED, "webhook"),

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from common.contract import MIGRATED_FROM_LABEL, MIGRATION_ID_LABEL
+from rebalancer.extenders import Asked
 from rebalancer.reasons import Refusal
 from simulator import build
 from simulator.api import Json
-from tests.support.migration_stand import MigrationStand, condition, migrating
+from tests.support.extender_stand import maintain
+from tests.support.migration_stand import QUICK, MigrationStand, condition, migrating
 
 STEPS = [
     *("BudgetChecked", "Marked", "Acknowledged", "Protected"),
@@ -71,10 +74,70 @@ async def test_a_scheduler_that_asks_nobody_is_found_out(tmp_path: Path) -> None
         victim = (await stand.until_ready(2))[0]
         target = stand.others(victim)[0]
         stand.only(target)
-        stand.steering.asks_extenders = False
+        stand.steering.evidence = Asked.NO
         async with stand.controller():
             [status] = await stand.until_ended(stand.plan(victim, target))
         assert ways(status) == ("Completed", "Unguided")
+
+
+@pytest.mark.parametrize("evidence", [Asked.UNTOLD, Asked.NEVER_TOLD])
+async def test_without_evidence_a_move_is_judged_by_where_it_led(
+    evidence: Asked, tmp_path: Path
+) -> None:
+    """An extender that cannot write its Lease may have been asked all the same."""
+    async with migrating(tmp_path, build.deployment("web", 2)) as stand:
+        victim = (await stand.until_ready(2))[0]
+        target = stand.others(victim)[0]
+        stand.only(target)
+        stand.steering.evidence = evidence
+        async with stand.controller():
+            [status] = await stand.until_ended(stand.plan(victim, target))
+        assert ways(status) == ("Completed", "AsPlanned")
+        assert status["message"].endswith("; no extender could tell whether it was asked")
+
+
+@pytest.mark.parametrize(
+    ("evidence", "outcome"), [(Asked.YES, "AsPlanned"), (Asked.NO, "Unguided")]
+)
+async def test_evidence_is_waited_for(evidence: Asked, outcome: str, tmp_path: Path) -> None:
+    async with migrating(tmp_path, build.deployment("web", 2)) as stand:
+        victim = (await stand.until_ready(2))[0]
+        target = stand.others(victim)[0]
+        stand.only(target)
+        stand.settings = replace(QUICK, guidance_s=3600.0)
+        stand.steering.evidence = Asked.UNTOLD
+        async with stand.controller():
+            name = stand.plan(victim, target)
+            await stand.until_waits(name, "Ready", "GuidanceUnknown")
+            stand.steering.evidence = evidence
+            [status] = await stand.until_ended(name)
+        assert ways(status) == ("Completed", outcome)
+
+
+async def test_a_node_that_is_emptied_does_not_wait_long_for_evidence(tmp_path: Path) -> None:
+    async with migrating(tmp_path, build.deployment("web", 2)) as stand:
+        victim = (await stand.until_ready(2))[0]
+        target = stand.others(victim)[0]
+        stand.only(target)
+        maintain(stand.cluster, victim["spec"]["nodeName"], on=True)
+        stand.settings = replace(QUICK, guidance_s=3600.0, guidance_emptying_s=0.0)
+        stand.steering.evidence = Asked.UNTOLD
+        async with stand.controller():
+            name = stand.plan(victim, target, strategy="NodeMaintenance", reason="Maintenance")
+            [status] = await stand.until_ended(name)
+        assert ways(status) == ("Completed", "AsPlanned")
+
+
+async def test_a_deadline_does_not_fail_a_move_that_only_lacks_evidence(tmp_path: Path) -> None:
+    async with migrating(tmp_path, build.deployment("web", 2)) as stand:
+        victim = (await stand.until_ready(2))[0]
+        target = stand.others(victim)[0]
+        stand.only(target)
+        stand.settings = replace(QUICK, guidance_s=3600.0)
+        stand.steering.evidence = Asked.UNTOLD
+        async with stand.controller():
+            [status] = await stand.until_ended(stand.plan(victim, target, lasts_s=3.0))
+        assert ways(status) == ("Completed", "AsPlanned")
 
 
 async def test_moves_of_one_workload_each_find_their_own_replacement(tmp_path: Path) -> None:

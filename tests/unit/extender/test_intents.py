@@ -384,6 +384,8 @@ async def test_a_restart_finds_the_slots_that_are_filled(migrations_first: bool)
     for old, target in zip(olds, ("n2", "n3", "n4"), strict=True):
         await world.pass_(1)
         names.append(world.move(old, target=target))
+    for old in olds:
+        world.delete(old)
     for node in ("n4", "n3"):
         new = world.pod()
         world.ask(new, (node,))
@@ -403,6 +405,25 @@ async def test_a_restart_believes_the_rebalancers_word_first(migrations_first: b
     world.replaced(second, new, "n2")
     again = world.restarted(migrations_first=migrations_first)
     assert world.states(again) == {first: "open", second: "filled"}
+
+
+async def test_a_sibling_that_came_while_nobody_ran_takes_no_slot_of_a_pod_that_stays() -> None:
+    world = IntentWorld()
+    old = world.pod(node="n1")
+    name = world.move(old, target="n2")
+    await world.pass_(1)
+    world.pod(node="n4")
+    again = world.restarted()
+    assert world.states(again) == {name: "open"}
+
+
+async def test_the_copy_of_a_bare_pod_comes_while_the_pod_still_runs() -> None:
+    world = IntentWorld()
+    old = world.pod("solo", owner="", node="n1")
+    name = world.move(old, target="n2", replacement_name="copy")
+    await world.pass_(1)
+    world.pod("copy", owner="", node="n2")
+    assert world.states(world.restarted()) == {name: "filled"}
 
 
 async def test_the_replacement_of_a_closed_migration_is_nobody_elses() -> None:
@@ -454,6 +475,7 @@ async def test_a_migration_that_ends_with_a_replacement_we_did_not_see_counts_al
 async def test_what_had_happened_before_the_start_is_not_counted_again() -> None:
     world = IntentWorld(live=False)
     name, new = await moved(world)
+    world.delete(name)
     world.bind(new, "n2")
     world.intents.begin()
     assert world.states() == {name: "filled"}

@@ -226,6 +226,8 @@ def test_a_restart_steers_as_before(
     for old, (target, others) in zip(olds, plans, strict=True):
         asyncio.run(world.pass_(1))
         world.move(old, target=target, alternatives=tuple(sorted(others - {target})))
+    for old in olds:
+        world.delete(old)
     for obedient, node in landings:
         asyncio.run(world.pass_(1))
         new = world.pod()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,12 +14,11 @@ from common.cluster.records import NodeName, PodUid
 from common.cluster.snapshot import Snapshot
 from common.cluster.state import ClusterState
 from common.config import Strategy
-from common.contract import MAINTENANCE_LABEL, MAINTENANCE_PODS, MIRROR_POD
+from common.contract import MAINTENANCE_LABEL, MAINTENANCE_PODS, MIRROR_POD, TEMPORARY_PDB_LABEL
 from rebalancer.maintenance_progress import (
     CLAUSES,
     Kind,
     Progress,
-    ended,
     predicted_peak,
     progress,
 )
@@ -34,6 +32,7 @@ from tests.support.wire import stamped, uid_of, wire, wire_node, wire_pod
 NODE = NodeName("n1")
 LOCAL = Refusal("LocalStorage", "it keeps data on its node")
 FULL = Refusal("LargerThanAnyRoom", "no node has room", for_good=False)
+NEVER = Refusal("PdbExhausted", "PDB web keeps all of them")
 EXHAUSTED = Refusal("PdbExhausted", "PDB web allows none", for_good=False)
 
 
@@ -74,8 +73,9 @@ class World:
         self.state.migrations.upsert(migration(spec_of(pod=pod, **given), status=found))
         return uid
 
-    def budget(self, name: str, app: str = "web") -> None:
+    def budget(self, name: str, app: str = "web", **labels: str) -> None:
         made = stamped(build.pdb(name, match={"app": app}, min_available=1))
+        made["metadata"]["labels"] = labels
         self.state.budgets.upsert(wire(PodDisruptionBudget, made))
 
     @property
@@ -98,9 +98,6 @@ class World:
     def look(self) -> Progress:
         snapshot = self.snapshot
         return progress(snapshot.nodes[NODE], snapshot, self.plan())
-
-    def ended(self, name: str) -> Refusal | None:
-        return ended(self.snapshot.migrations[name], self.snapshot)
 
 
 def move(uid: PodUid, deferred_by: str) -> Move:
@@ -224,6 +221,41 @@ def test_deferred_moves_say_what_they_wait_for(limit: str, words: str) -> None:
     assert world.look().words == f"0 of 1 pods moved; {words}"
 
 
+@pytest.mark.parametrize(
+    ("reasons", "words"),
+    [
+        ((FULL, EXHAUSTED), "1 waits for PDB web"),
+        ((NEVER,), "1 stays for PDB web"),
+        ((NEVER, LOCAL), "1 stays: local storage"),
+    ],
+    ids=["beside another reason", "for good", "beside a reason of its own"],
+)
+def test_a_budget_is_named_whatever_else_there_is(reasons: tuple[Refusal, ...], words: str) -> None:
+    world = World()
+    world.budget("web")
+    world.refuse("a", *reasons)
+    assert world.look().words == f"0 of 1 pods moved; {words}"
+
+
+def test_of_two_budgets_the_one_that_stays_is_named() -> None:
+    world = World()
+    world.budget("a-rescheduler-pdb", **{TEMPORARY_PDB_LABEL: "web"})
+    world.budget("web")
+    world.migrate("a", missing="TemporaryPdbGivesWay")
+    assert world.look().words == "0 of 1 pods moved; 1 waits for PDB web"
+
+
+@pytest.mark.parametrize(
+    ("missing", "words"),
+    [("WorkloadAtOnce", "1 waits for a turn"), ("Paused", "1 waits: paused")],
+)
+def test_a_move_that_may_not_begin_says_why(missing: str, words: str) -> None:
+    world = World()
+    pending = MigrationStatus(phase="Pending", conditions=(condition(missing),))
+    world.migrate("a", status=pending)
+    assert world.look().words == f"0 of 1 pods moved; {words}"
+
+
 def test_a_reason_for_good_outweighs_one_for_now() -> None:
     world = World()
     world.refuse("a", EXHAUSTED, LOCAL)
@@ -238,45 +270,6 @@ def test_many_reasons_are_summed_up() -> None:
     found = Progress(total=100, counts=counts)
     assert found.words.count(";") == CLAUSES + 1
     assert found.words.endswith("; 3 more for other reasons")
-
-
-@pytest.mark.parametrize(
-    ("said", "over"),
-    [
-        ({}, True),
-        ({"strategy": "LoadBalancing", "reason": "Spread"}, False),
-        ({"reason": "MakesRoom", "source": "n2"}, True),
-        ({"status": MigrationStatus(phase="Completed")}, False),
-        (
-            {
-                "status": MigrationStatus(
-                    phase="InProgress", evicted_at=datetime(2026, 11, 16, tzinfo=UTC)
-                )
-            },
-            False,
-        ),
-    ],
-)
-def test_moves_of_a_maintenance_that_is_over_end(said: Mapping[str, Any], over: bool) -> None:
-    world = World(labelled=False)
-    found = world.ended(world.migrate("a", **said))
-    assert (found.name if found is not None else None) == ("MaintenanceEnded" if over else None)
-
-
-@pytest.mark.parametrize("said", [{}, {"reason": "MakesRoom", "source": "n2"}])
-def test_moves_of_a_maintenance_that_goes_on_do_not_end(said: Mapping[str, Any]) -> None:
-    world = World()
-    assert world.ended(world.migrate("a", **said)) is None
-
-
-@pytest.mark.parametrize("gone", [True, False])
-def test_moves_whose_pod_has_left_go_on(gone: bool) -> None:
-    world = World(labelled=False)
-    name = world.migrate("a")
-    world.state.pods.forget("default/a")
-    if not gone:
-        world.pod("a", metadata={"deletionTimestamp": "2026-11-16T09:00:00Z"})
-    assert world.ended(name) is None
 
 
 def test_the_peak_of_the_other_nodes_is_foretold() -> None:

@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rebalancer.migration.names import NAME_LIMIT, replacement_name, temporary_pdb_name
+from rebalancer.migration.names import (
+    HOST_LIMIT,
+    NAME_LIMIT,
+    replacement_name,
+    temporary_pdb_name,
+)
 
 NOW_S = 1_800_000_000.7
 LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -40,13 +45,22 @@ def test_long_names_that_differ_at_the_end_stay_different() -> None:
 
 @given(ANY_NAME)
 def test_every_name_is_valid(name: str) -> None:
-    for made in (temporary_pdb_name(name), replacement_name(name, NOW_S)):
-        assert len(made) <= NAME_LIMIT
+    for made, limit in (
+        (temporary_pdb_name(name), NAME_LIMIT),
+        (replacement_name(name, NOW_S), HOST_LIMIT),
+    ):
+        assert len(made) <= limit
         assert SUBDOMAIN.fullmatch(made)
+
+
+@given(ANY_NAME)
+def test_a_copy_says_of_whom_it_is(name: str) -> None:
+    assert replacement_name(name, NOW_S).startswith(f"rescheduled-{name[:20].rstrip('-.')}")
 
 
 @pytest.mark.parametrize("ending", [".", "-"])
 def test_a_name_is_not_cut_after_a_dot_or_a_dash(ending: str) -> None:
-    for length in range(215, 235):
+    for length in (*range(20, 40), *range(215, 235)):
         name = "w" * length + ending + "x" * (NAME_LIMIT - length - 1)
         assert SUBDOMAIN.fullmatch(temporary_pdb_name(name))
+        assert SUBDOMAIN.fullmatch(replacement_name(name, NOW_S))

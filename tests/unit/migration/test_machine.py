@@ -10,6 +10,7 @@ from rebalancer.migration.budgeting import budget_refusal
 from rebalancer.migration.controller import ACTIONS
 from rebalancer.migration.machine import BARE_STEPS, OWNED_STEPS, RULES, Rules, next_step
 from rebalancer.migration.replacements import why_not_replaced
+from rebalancer.migration.verdicts import Fail
 from tests.support.migration_scenes import SceneCase, SceneWorld, load_scenes, spoken
 
 
@@ -30,6 +31,13 @@ def test_every_step_has_an_effect_and_crash_points() -> None:
     assert set(steps.EFFECTS) == set(Step) == set(ACTIONS)
     assert {*OWNED_STEPS, Step.CLEANED_UP} == set(Step)
     assert {*BARE_STEPS, Step.PROTECTED, Step.CLEANED_UP} == set(Step)
+
+
+def test_the_step_that_was_missing_tells_that_the_maintenance_ended() -> None:
+    row = {"spec": {"strategy": "NodeMaintenance", "reason": "Maintenance"}, "done": "all before"}
+    found = next_step(SceneWorld(row).scene(), Rules())
+    assert isinstance(found, Fail)
+    assert found.step is Step.EVICTED
 
 
 ONE_LEFT = {"web": {"disruptionsAllowed": 1, "currentHealthy": 3, "desiredHealthy": 2}}

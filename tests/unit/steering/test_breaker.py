@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from common.cluster.migrations import MigrationRecord
+from common.cluster.migrations import MigrationCondition, MigrationRecord
 from common.cluster.objects import Deployment, ReplicaSet
 from common.config import Breaker
 from rebalancer.breaker import (
@@ -91,6 +91,17 @@ def test_moves_that_are_not_finished_say_nothing() -> None:
         for n in range(6)
     ]
     assert breaker_of(under_way, Breaker(), BASE_S, Purpose.LOAD) == CLOSED
+
+
+def test_copies_of_a_maintenance_that_was_called_off_are_no_bad_moves() -> None:
+    ended = MigrationCondition(
+        type="Ready", status="False", reason="MaintenanceEnded", last_transition_time=NOW
+    )
+    failed = [finished("c", number, number, **MAINTENANCE) for number in range(6)]
+    called_off = [replace(found, conditions=(ended,)) for found in failed]
+    now_s = BASE_S + 6 * MINUTE_S
+    assert breaker_of(failed, Breaker(), now_s, Purpose.MAINTENANCE).open
+    assert breaker_of(called_off, Breaker(), now_s, Purpose.MAINTENANCE) == CLOSED
 
 
 HISTORIES = st.lists(

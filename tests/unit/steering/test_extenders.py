@@ -5,9 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from common.cluster.storage import LeaseRecord
 from common.config import load_settings_hash
-from rebalancer.extenders import GUIDANCE, Extenders, ExtenderView, Guidance, unsteered
+from rebalancer.extenders import (
+    GUIDANCE,
+    Asked,
+    Binding,
+    Extenders,
+    ExtenderView,
+    Guidance,
+    unsteered,
+)
 from tests.support.clock import FakeClock
 from tests.support.steering_world import (
     SCHEDULER,
@@ -72,28 +82,90 @@ async def test_every_rule_of_guidance_refuses_something() -> None:
     assert all(any(rule(each) for each in asked) for rule in GUIDANCE)
 
 
-@pytest.mark.parametrize(
-    ("calls", "answer"),
-    [
-        ([{SCHEDULER: {"ago": 5}}], True),
-        ([{SCHEDULER: {"ago": 10}}], True),
-        ([{SCHEDULER: {"ago": 11}}], False),
-        ([{}], False),
-        ([{"volcano": {"ago": 5}}], False),
-        ([{}, {SCHEDULER: {"ago": 5}}], True),
-        ([], False),
-    ],
-    ids=["asked", "same-moment", "before", "never", "another", "one-of-two", "nobody-lives"],
-)
-async def test_whether_a_scheduler_asked_in_the_last_ten_seconds(
-    calls: list[dict[str, Any]], answer: bool
-) -> None:
-    clock = FakeClock()
-    extenders = Extenders(clock)
-    for number, each in enumerate(calls):
-        lease = lease_record_of(f"e{number}", {"calls": each}, now_s=clock.now())
+CREATED_S, BOUND_S, SKEW_S = 2000.0, 2010.0, 30.0
+EVIDENCE: dict[str, tuple[list[dict[str, Any]], Asked]] = {
+    "asked": ([{"made": 1000, "told": 2012, "last": 2005}], Asked.YES),
+    "asked, and silent since": ([{"made": 1000, "told": 2006, "last": 2005}], Asked.YES),
+    "asked, by clocks that differ": ([{"made": 1000, "told": 1990, "last": 1975}], Asked.YES),
+    "another of two was asked": (
+        [{"made": 1000, "told": 2050}, {"made": 1000, "told": 2012, "last": 2005}],
+        Asked.YES,
+    ),
+    "asked, and gone": ([{"made": 1000, "told": 2006, "last": 2005, "gone": True}], Asked.YES),
+    "not asked": ([{"made": 1000, "told": 2041, "last": 1900}], Asked.NO),
+    "never asked": ([{"made": 1000, "told": 2041}], Asked.NO),
+    "another scheduler asked": ([{"made": 1000, "told": 2041, "by": "volcano"}], Asked.NO),
+    "it has not spoken since": ([{"made": 1000, "told": 2009}], Asked.UNTOLD),
+    "its clock may be ahead": ([{"made": 1000, "told": 2039}], Asked.UNTOLD),
+    "one of two has not spoken since": (
+        [{"made": 1000, "told": 2050}, {"made": 1000, "told": 2009}],
+        Asked.UNTOLD,
+    ),
+    "the silent one died long before": (
+        [{"made": 1000, "told": 2050}, {"made": 1000, "told": 1400}],
+        Asked.NO,
+    ),
+    "it came after the pod": ([{"made": 2001, "told": 2050}], Asked.NEVER_TOLD),
+    "the one that was there went silently": (
+        [{"made": 1000, "told": 2009, "gone": True}, {"made": 1000, "told": 2050}],
+        Asked.NEVER_TOLD,
+    ),
+    "a new one took over from the one that was there": (
+        [{"made": 1000, "told": 2009, "gone": True}, {"made": 2001, "told": 2050}],
+        Asked.NEVER_TOLD,
+    ),
+    "nobody was there": ([], Asked.NEVER_TOLD),
+}
+
+
+@pytest.mark.parametrize("case", EVIDENCE)
+async def test_whether_an_extender_was_asked_about_a_pod(case: str) -> None:
+    given, answer = EVIDENCE[case]
+    extenders = Extenders(FakeClock(now=2060.0))
+    for number, each in enumerate(given):
+        lease = _lease(f"e{number}", each)
         extenders.told(None, lease)
-    assert extenders.view().asked_since(SCHEDULER, clock.now() - 10.0) is answer
+        if each.get("gone"):
+            extenders.told(lease, None)
+    binding = Binding(scheduler=SCHEDULER, created_s=CREATED_S, bound_s=BOUND_S, skew_s=SKEW_S)
+    assert extenders.asked(binding) is answer
+
+
+async def test_an_extender_that_can_renew_again_tells_what_it_was_asked() -> None:
+    """It looked dead for a while, and its scheduler asked it all the same."""
+    clock = FakeClock(now=2060.0)
+    extenders = Extenders(clock)
+    before = _lease("e", {"made": 1000, "told": 1995})
+    extenders.told(None, before)
+    await clock.advance(60.0)
+    binding = Binding(scheduler=SCHEDULER, created_s=CREATED_S, bound_s=BOUND_S, skew_s=SKEW_S)
+    assert extenders.view().live == ()
+    assert extenders.asked(binding) is Asked.UNTOLD
+    extenders.told(before, _lease("e", {"made": 1000, "told": 2115, "last": 2005}))
+    assert extenders.asked(binding) is Asked.YES
+
+
+async def test_who_is_gone_for_long_is_forgotten() -> None:
+    clock = FakeClock(now=2010.0)
+    extenders = Extenders(clock)
+    for name, told in (("old", 2006), ("new", 9000)):
+        lease = _lease(name, {"made": 1000, "told": told, "last": 2005})
+        extenders.told(None, lease)
+        extenders.told(lease, None)
+        await clock.advance(7000.0)
+    binding = Binding(scheduler=SCHEDULER, created_s=CREATED_S, bound_s=BOUND_S, skew_s=SKEW_S)
+    assert extenders.asked(binding) is Asked.YES
+    extenders.told(_lease("third", {"made": 1, "told": 1}), None)
+    assert extenders.asked(binding) is Asked.NEVER_TOLD
+
+
+def _lease(name: str, given: dict[str, Any]) -> LeaseRecord:
+    """Return a Lease: when it was made, and what it said when."""
+    told_s, scheduler = float(given["told"]), given.get("by", SCHEDULER)
+    last = given.get("last", told_s if "by" in given else None)
+    calls = {} if last is None else {scheduler: {"ago": told_s - last}}
+    found = lease_record_of(name, {"calls": calls}, now_s=told_s)
+    return replace(found, created_s=float(given["made"]))
 
 
 async def test_a_view_does_not_change_under_its_reader() -> None:

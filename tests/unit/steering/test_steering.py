@@ -11,13 +11,21 @@ from common.cluster.migrations import MigrationRecord
 from common.config import RebalancerConfiguration
 from common.metrics import Metrics
 from rebalancer.evictability import Purpose
+from rebalancer.extenders import Asked
 from rebalancer.migration.scene import Scene
 from rebalancer.migration.seams import Steering
+from rebalancer.reasons import Refusal
 from rebalancer.steering import SteeringRules
 from simulator import build
 from tests.support.clock import FakeClock
 from tests.support.evict_tables import NOW
-from tests.support.steering_world import SteeringCase, SteeringWorld, lease_of, load_cases
+from tests.support.steering_world import (
+    MAINTENANCE,
+    SteeringCase,
+    SteeringWorld,
+    lease_of,
+    load_cases,
+)
 from tests.support.wire import wire_pod
 
 CASES = load_cases("together")
@@ -146,16 +154,33 @@ async def test_an_extender_that_falls_silent_is_not_waited_for() -> None:
     assert world.asked() == "NoExtender"
 
 
-@pytest.mark.parametrize(("ago", "guided"), [(0.0, True), (89.0, True), (91.0, False)])
+@pytest.mark.parametrize(("ago", "answer"), [(0.0, Asked.YES), (89.0, Asked.YES), (91.0, Asked.NO)])
 def test_a_replacement_is_guided_if_its_scheduler_asked_since_it_was_made(
-    ago: float, guided: bool
+    ago: float, answer: Asked
 ) -> None:
     """The pod is a minute old, and clocks may differ by half a minute."""
     world = SteeredWorld({"extenders": {"a": {"calls": {"default-scheduler": {"ago": ago}}}}})
     now_s = world.clock.now()
     made = replace(world.pod, created_s=now_s - 60.0)
-    assert world.rules.guided(made, "default-scheduler", now_s) is guided
-    assert not world.rules.guided(made, "volcano", now_s)
+    assert world.rules.asked(made, now_s - 50.0) is answer
+
+
+def test_what_the_asker_knows_against_a_move_frees_its_place_too() -> None:
+    world = SteeredWorld({"extenders": {"a": {"calls": {}}}})
+    second = _twin(world)
+    scene = Scene(world.migration, world.state.snapshot(), world.clock.now())
+    exhausted = Refusal("PdbExhausted", "not now", for_good=False)
+    assert world.rules.may_start(world.migration, scene, exhausted) is exhausted
+    assert world.asked(second) is None, "the first one is no canary"
+
+
+def test_what_will_not_pass_is_told_before_what_the_asker_knows() -> None:
+    world = SteeredWorld({"nodes": {"n2": {"unschedulable": True}}})
+    scene = Scene(world.migration, world.state.snapshot(), world.clock.now())
+    exhausted = Refusal("PdbExhausted", "not now", for_good=False)
+    found = world.rules.may_start(world.migration, scene, exhausted)
+    assert found is not None
+    assert found.name == "TargetCordoned"
 
 
 def test_a_reason_is_counted_once_while_it_lasts() -> None:
@@ -215,8 +240,18 @@ def test_a_half_open_breaker_shows_as_a_half() -> None:
     )
     assert world.metric("breaker_open", purpose="load") == 0.5
     assert world.rules.breaker(Purpose.LOAD).half_open
-    assert world.rules.needs_the_past()
-    assert not SteeredWorld({}).rules.needs_the_past()
+
+
+async def test_finished_moves_stay_while_a_breaker_rests_on_them() -> None:
+    world = SteeredWorld({})
+    ended = {"phase": "Completed", "finished": 30, "created": 100}
+    bad = world.add({"pod": "x", "source": "n3", "outcome": "Unguided", "evicted": 90, **ended})
+    idle = world.add({"pod": "y", "phase": "Failed", "finished": 30, "created": 100})
+    emptied = world.add({"pod": "z", "evicted": 90, "outcome": "AsPlanned", **ended, **MAINTENANCE})
+    stays = {m.pod_name: world.rules.needs_the_past(m) for m in (bad, idle, emptied)}
+    assert stays == {"x": True, "y": False, "z": False}
+    await world.clock.advance(600.0 + 3600.0)
+    assert not world.rules.needs_the_past(bad), "nothing was moved for long"
 
 
 def _twin(world: SteeredWorld) -> MigrationRecord:
