@@ -61,7 +61,7 @@ class Scribe:
             return migration
         change = self._refused(migration, step, reason)
         if migration.open:
-            change |= status.message(f"{reason.name}: {reason.words}")
+            change |= status.waiting(migration, f"{reason.name}: {reason.words}")
         if wait.counts:
             change["attempts"] = migration.attempts + 1
         written = await self._desk.write(migration, change)

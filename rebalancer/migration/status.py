@@ -75,12 +75,17 @@ def failed(reason: str, words: str, now_s: float) -> Change:
     return _closed(Phase.FAILED, f"{reason}: {words}", now_s)
 
 
-def message(words: str) -> Change:
+def waiting(migration: MigrationRecord, words: str) -> Change:
+    """Say what it waits for; one that has not begun is Pending from now on, for all to see."""
+    return {"phase": migration.phase, **_message(words)}
+
+
+def _message(words: str) -> Change:
     return {"message": cut(words, _MESSAGE_BYTES)}
 
 
 def _closed(phase: Phase, words: str, now_s: float) -> Change:
-    return {"phase": phase.value, "finishedAt": _stamp(now_s), **message(words)}
+    return {"phase": phase.value, "finishedAt": _stamp(now_s), **_message(words)}
 
 
 def _others(migration: MigrationRecord, step: Step) -> Iterable[MigrationCondition]:

@@ -115,6 +115,20 @@ async def test_measurements_that_stay_high_move_nothing(tmp_path: Path) -> None:
     assert len(loop.witness.evicted) <= 2
 
 
+async def test_a_lease_of_another_namespace_is_no_extenders(tmp_path: Path) -> None:
+    """There anybody may be able to write one."""
+    async with (
+        closed_loop(tmp_path, HOT, places=PLACES, guided=False) as loop,
+        loop.extender(leaseNamespace="kube-system"),
+        loop.rebalancer() as health,
+    ):
+        await loop.until_ready("web", 8)
+        await loop.cycles(health, 5)
+        assert loop.migrations() == []
+        assert await figure(health, "extenders_live") == 0
+    assert loop.witness.evicted == []
+
+
 async def test_without_an_extender_nothing_moves_for_load(tmp_path: Path) -> None:
     async with (
         closed_loop(tmp_path, HOT, places=PLACES, guided=False) as loop,

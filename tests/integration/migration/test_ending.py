@@ -343,6 +343,7 @@ async def test_an_exhausted_budget_is_waited_for_and_never_broken(tmp_path: Path
         async with stand.controller():
             name = stand.plan(victim, stand.others(victim)[0])
             await stand.until_waits(name, "BudgetChecked", "PdbExhausted")
+            assert stand.migration(name)["status"]["phase"] == "Pending"
             assert name not in stand.deletions
             assert "PdbExhausted" in stand.steering.known_against, "it keeps no place in a limit"
             stand.only(*stand.cluster.node_names())
