@@ -23,6 +23,7 @@ from common.config import Configuration, Prometheus
 from common.kube.backoff import Backoff
 from common.kube.client import KubeClient
 from common.kube.reflector import ReflectorSettings
+from common.levels import Levels
 from common.load import (
     NO_PREDECESSORS,
     EstimateSettings,
@@ -90,6 +91,7 @@ class Observer:
         self._unknown = metrics.gauge(
             "nodes_unknown", "Nodes whose load is not known, at the last look."
         )
+        self._levels = Levels(metrics)
 
     async def run(self) -> None:
         """Read and sample until cancelled."""
@@ -111,6 +113,7 @@ class Observer:
         book = self._book or LoadBook(load_settings(self._config))
         load = await self._in_turn(book.view, snapshot, now_s, predecessors)
         self._unknown.set(load.unknown)
+        self._levels.saw(load)
         return Belief(snapshot, load)
 
     def why_not_ready(self) -> str | None:
