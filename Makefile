@@ -14,7 +14,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 SEEDED := $(if $(SEED),-p randomly --randomly-seed=$(SEED),)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-real test e2e e2e-full check format mutants bench soak controlplane docs requirements clean go-present prometheus-present
+.PHONY: help setup demo demo-real test e2e e2e-full fresh check format mutants bench soak controlplane docs requirements clean go-present prometheus-present
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ e2e: $(READY) go-present prometheus-present ## Run the tests on a real control p
 e2e-full: $(READY) go-present prometheus-present ## The same with all seeds
 	@$(BIN)/python -m controlplane build
 	@$(PYTEST) -p no:xdist --durations=10 --all-seeds tests/e2e tests/conformance tests/loop
+
+fresh: ## Run `make demo` and `make test` in a fresh clone with an empty home, and tell the times
+	@.ci/fresh
 
 check: $(READY) ## Format, lint, types, directions of import, generated files
 	@$(BIN)/ruff format --check .
