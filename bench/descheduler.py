@@ -7,12 +7,15 @@ is asked nothing else; how long the cycle took is read from the stamps in its lo
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -61,10 +64,35 @@ def run(
     binary: Path, kubeconfig: Path, *, cpu_percent: float, mem_percent: float, dry_run: bool
 ) -> Cycle:
     """Let it look at a cluster once and evict what it wants to evict, or only say so."""
+    with _prepared(binary, kubeconfig, cpu_percent, mem_percent, dry_run=dry_run) as command:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
+    return _read(done.stderr)
+
+
+async def cycle(binary: Path, kubeconfig: Path, *, cpu_percent: float, mem_percent: float) -> Cycle:
+    """Let it look once and evict; it ends with whoever waits for it."""
+    with _prepared(binary, kubeconfig, cpu_percent, mem_percent, dry_run=False) as command:
+        process = await asyncio.create_subprocess_exec(
+            *command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+        try:
+            _, log = await asyncio.wait_for(process.communicate(), TIMEOUT_S)
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+    return _read(log.decode())
+
+
+@contextmanager
+def _prepared(
+    binary: Path, kubeconfig: Path, cpu_percent: float, mem_percent: float, *, dry_run: bool
+) -> Iterator[list[str]]:
+    """Write its policy for as long as the block lasts; give the command of one cycle."""
     with tempfile.TemporaryDirectory(prefix="evenkeel-descheduler-") as folder:
         policy = Path(folder, "policy.yaml")
         policy.write_text(yaml.safe_dump(_policy(cpu_percent, mem_percent)))
-        command = [
+        yield [
             str(binary),
             f"--kubeconfig={kubeconfig}",
             f"--policy-config-file={policy}",
@@ -77,8 +105,6 @@ def run(
             "--secure-port=0",
             "--v=3",
         ]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
-    return _read(done.stderr)
 
 
 def _policy(cpu_percent: float, mem_percent: float) -> dict[str, Any]:

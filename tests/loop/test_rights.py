@@ -59,13 +59,23 @@ class Case:
     settings: Json = field(default_factory=dict)
     rounds: int = 0
     """How often maintenance begins and ends before it begins for good."""
+    unready: bool = False
+    """Of all apps only what is on the node works, so that guards forbid its moves."""
 
     def __str__(self) -> str:
         return ", ".join(f"{verb} {resource}" for _, resource, verb in self.missing)
 
 
-def one(group: str, resource: str, verb: str, *, rounds: int = 0, **settings: Any) -> Case:
-    return Case(((group, resource, verb),), settings, rounds)
+def one(
+    group: str,
+    resource: str,
+    verb: str,
+    *,
+    rounds: int = 0,
+    unready: bool = False,
+    **settings: Any,
+) -> Case:
+    return Case(((group, resource, verb),), settings, rounds, unready)
 
 
 WATCHED = (
@@ -96,6 +106,8 @@ CASES = (
     one(*PDBS, "get"),
     one(*PDBS, "create"),
     one(*PDBS, "delete"),
+    # A guard lives longer only for a move that takes more than half of its life.
+    one(*PDBS, "patch", unready=True, temporaryPdb={"expiry": "8s"}),
     # What came of a move is written down some seconds after its end.
     one(*MIGRATIONS, "get", keepFinished="1h", lineageCooldown="1h"),
     one(*MIGRATIONS, "list"),
@@ -138,8 +150,7 @@ async def test_each_missing_right_is_named_by_a_clear_error(
 def test_every_right_of_the_rebalancer_is_taken_away_once() -> None:
     own = [d for d in yaml.safe_load_all(ROLES[0].read_text()) if "rules" in d]
     taken = {right for case in CASES for right in case.missing}
-    # A guard is changed only for moves that take more than half of its life.
-    assert set(_shipped(own)) - taken == {(*PDBS, "patch")}
+    assert set(_shipped(own)) <= taken
 
 
 async def test_the_account_may_do_what_is_shipped_and_nothing_else(cluster: Cluster) -> None:
@@ -192,6 +203,8 @@ async def _unsaid(cluster: Cluster, folder: Path, case: Case, name: str) -> list
         unsaid[:] = [right for right in unsaid if _words(right) not in told]
         return not unsaid
 
+    if case.unready:
+        await _say_ready(cluster, "False", besides=node)
     async with rebalancer_with(cluster, folder, roles, settings=settings, name=name) as rebalancer:
         for _ in range(case.rounds):
             await _label(cluster, node, "true")
@@ -280,9 +293,24 @@ async def _patch(cluster: Cluster, node: str, body: Json) -> None:
     await asyncio.to_thread(api.request, "PATCH", path, body, content_type=MERGE)
 
 
+async def _say_ready(cluster: Cluster, status: str, *, besides: str = "") -> None:
+    """Have all pods say that they work, or do not; those of one node are left alone."""
+    api = cluster.control_plane.api
+    for pod in await _pods(cluster):
+        if pod["spec"]["nodeName"] != besides:
+            path = f"/api/v1/namespaces/{cluster.namespace}/pods/{pod['metadata']['name']}/status"
+            said = [
+                {**c, "status": status} if c["type"] in ("Ready", "ContainersReady") else c
+                for c in pod["status"]["conditions"]
+            ]
+            body = {"status": {"conditions": said}}
+            await asyncio.to_thread(api.request, "PATCH", path, body, content_type=MERGE)
+
+
 async def _forget(cluster: Cluster) -> None:
     """Take away what a run has left, so that the next one starts afresh."""
     api = cluster.control_plane.api
+    await _say_ready(cluster, "True")
     for node in (await asyncio.to_thread(api.get, "/api/v1/nodes"))["items"]:
         ours = [k for k in node["metadata"]["annotations"] if k.startswith("evenkeel.io/")]
         metadata = {"annotations": dict.fromkeys(ours), "labels": {MAINTENANCE_LABEL: None}}

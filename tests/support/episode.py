@@ -8,7 +8,7 @@ to stay quiet for many cycles and several new measurements.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -58,8 +58,9 @@ class Episode:
         found: list[Json] = (await asyncio.to_thread(api.get, path))["items"]
         return found
 
-    async def over(self, reached: Callable[[], bool]) -> None:
-        """Wait until a state is reached, and nothing is under way any more."""
+    async def over(self, reached: Callable[[], bool]) -> float:
+        """Wait until a state is reached and nothing is under way; return the seconds it took."""
+        began_s = SYSTEM.monotonic()
 
         async def done() -> bool:
             await SYSTEM.sleep(0.5)
@@ -68,6 +69,7 @@ class Episode:
             return not any(phase_of(each) in OPEN for each in await self.migrations())
 
         await self.cluster.wait(done, LEVEL_S, "the goal is reached and nothing is under way")
+        return SYSTEM.monotonic() - began_s
 
     async def quiet(self, cycles: int = CYCLES, samples: int = SAMPLES) -> None:
         """Let many cycles and new measurements pass; nobody may be evicted meanwhile."""
@@ -130,8 +132,7 @@ async def episode(
         await use_extender(cluster, extender.url)
         async with watched(cluster) as pods:
             if "usageSource" not in load:
-                measured = partial(_measured, cluster, pods, list(nodes.values()))
-                await cluster.wait(measured, MEASURED_S, "all nodes are measured")
+                await measured(cluster, pods, nodes.values())
             async with rebalancer_running(
                 cluster, folder, settings={**settings, **load}
             ) as rebalancer:
@@ -145,14 +146,27 @@ async def episode(
                 )
 
 
-async def _measured(cluster: Cluster, pods: Pods, nodes: Sequence[str]) -> bool:
-    """Tell whether measurements show what pods use; the first ones are of pods that start."""
+async def measured(cluster: Cluster, pods: Pods, nodes: Iterable[str]) -> None:
+    """Wait until measurements show what pods use; the first ones are of pods that start."""
+    true = partial(_are_measured, cluster, pods, list(nodes))
+    await cluster.wait(true, MEASURED_S, "all nodes and pods are measured")
+
+
+async def _are_measured(cluster: Cluster, pods: Pods, nodes: Sequence[str]) -> bool:
     await SYSTEM.sleep(0.5)
-    path = "/apis/metrics.k8s.io/v1beta1/nodes"
-    found = (await asyncio.to_thread(cluster.control_plane.api.get, path))["items"]
-    milli = {each["metadata"]["name"]: quantity.milli(each["usage"]["cpu"]) for each in found}
+    used = {each["metadata"]["name"]: each["usage"] for each in await _metrics(cluster, "nodes")}
+    milli = {node: quantity.milli(usage["cpu"]) for node, usage in used.items()}
     true = pods.percent(nodes)
-    return all(abs(milli.get(n, 0) / NODE_MILLI * 100 - true[n]) < CLOSE for n in nodes)
+    if any(abs(milli.get(n, 0) / NODE_MILLI * 100 - true[n]) >= CLOSE for n in nodes):
+        return False
+    known = {each["metadata"]["name"] for each in await _metrics(cluster, "pods")}
+    return known.issuperset(pod["metadata"]["name"] for pod in pods.now.values())
+
+
+async def _metrics(cluster: Cluster, kind: str) -> list[Json]:
+    path = f"/apis/metrics.k8s.io/v1beta1/{kind}"
+    found: list[Json] = (await asyncio.to_thread(cluster.control_plane.api.get, path))["items"]
+    return found
 
 
 def phase_of(migration: Json) -> str:

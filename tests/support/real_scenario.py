@@ -12,7 +12,7 @@ import contextlib
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
-from itertools import cycle
+from itertools import accumulate, cycle
 from typing import TYPE_CHECKING, Any
 
 from common.cluster import quantity
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 60.0
 NODE_MILLI, NODE_BYTES, NODE_PODS = 8_000, 32 * 2**30, 110
+HOT_MILLI = NODE_MILLI * 0.8
+HUNGRY = 5
+"""Times what it asks for."""
 
 Json = dict[str, Any]  # Any: the nesting of Kubernetes' objects
 
@@ -63,7 +66,7 @@ class Pods:
         for pod in self.now.values():
             if not ending(pod):
                 used[node_of(pod)] += use_of(pod)
-        return {node: used[node] / NODE_MILLI * 100 for node in nodes}
+        return {node: 100 * used[node] / NODE_MILLI for node in nodes}
 
     async def follow(self, http: httpx.AsyncClient, version: str) -> None:
         """Take in all changes since a version, for ever."""
@@ -126,17 +129,26 @@ async def join(cluster: Cluster, pool: Pool) -> dict[str, str]:
 async def _place(cluster: Cluster, scenario: Scenario, nodes: dict[str, str], seed: int) -> None:
     wanted = {name: w.replicas for w in scenario.workloads for name in names_of(w)}
     made = await cluster.wait(lambda: _made(cluster, wanted), PATIENCE_S, "all pods are made")
+    await _bind(cluster, placement(scenario, made, nodes, seed))
+
+
+def placement(
+    scenario: Scenario, made: Iterable[Json], nodes: dict[str, str], seed: int
+) -> dict[str, str]:
+    """Return the node of each pod, by name; the same for the same seed."""
     places = _places(scenario, nodes, seed)
     where: dict[str, str] = {}
-    by_app: dict[str, list[Json]] = {name: [] for name in wanted}
+    by_app: dict[str, list[Json]] = {}
     for pod in made:
-        by_app[app_of(pod)].append(pod)
+        by_app.setdefault(app_of(pod), []).append(pod)
     for workload in scenario.workloads:
         for name in names_of(workload):
             where |= _pinned(workload, by_app[name], nodes, places)
-    rest = [_piece(pod) for pod in made if pod["metadata"]["name"] not in where]
-    where |= place(rest, list(places.values()))
-    await _bind(cluster, where)
+    rest = [_piece(pod) for pods in by_app.values() for pod in pods]
+    rest = [piece for piece in rest if piece.key not in where]
+    where |= _misled(rest, places.values())
+    where |= place([each for each in rest if each.key not in where], list(places.values()))
+    return where
 
 
 def _pinned(
@@ -148,11 +160,37 @@ def _pinned(
     found = {}
     for pod, name in zip(pods, cycle(workload.nodes)):
         found[pod["metadata"]["name"]] = nodes[name]
-        there, piece = places[nodes[name]], _piece(pod)
-        there.take(piece)
-        there.target_milli -= piece.usage_milli
-        there.used_milli -= piece.usage_milli
+        _settle(_piece(pod), places[nodes[name]])
     return found
+
+
+def _misled(pieces: Iterable[Piece], places: Iterable[Place]) -> dict[str, str]:
+    """Return which hungry pods are on the hot nodes.
+
+    Who asks for next to nothing is what makes a node hot that the scheduler takes for empty;
+    evenly spread, such pods would mislead nobody.
+    """
+    hot = [each for each in places if each.target_milli > HOT_MILLI]
+    found = {}
+    for piece in pieces:
+        fit = [each for each in hot if _is_meant_for(piece, each)]
+        if piece.usage_milli > HUNGRY * piece.cpu_milli and fit:
+            there = max(fit, key=lambda each: each.target_milli)
+            _settle(piece, there)
+            found[piece.key] = there.name
+    return found
+
+
+def _is_meant_for(piece: Piece, there: Place) -> bool:
+    alone = piece.workload not in there.workloads
+    return alone and there.has_room(piece) and there.target_milli >= piece.usage_milli / 2
+
+
+def _settle(piece: Piece, there: Place) -> None:
+    """Put a pod somewhere; only what is missing there afterwards is still to be placed."""
+    there.take(piece)
+    there.target_milli -= piece.usage_milli
+    there.used_milli -= piece.usage_milli
 
 
 def _places(scenario: Scenario, nodes: dict[str, str], seed: int) -> dict[str, Place]:
@@ -222,6 +260,22 @@ def node_of(pod: Json) -> str:
 def use_of(pod: Json) -> int:
     """Return the CPU that a pod really uses."""
     return quantity.milli(pod["metadata"].get("annotations", {}).get(build.USAGE_CPU, "0"))
+
+
+def fewest(pods: Iterable[Json], ceiling_percent: float) -> int:
+    """Return the fewest evictions with which any plan can bring all nodes to a ceiling."""
+    by_node: dict[str, list[int]] = {}
+    for pod in pods:
+        by_node.setdefault(node_of(pod), []).append(use_of(pod))
+    ceiling_milli = NODE_MILLI * ceiling_percent / 100
+    return sum(_fewest_of(uses, ceiling_milli) for uses in by_node.values())
+
+
+def _fewest_of(uses: list[int], ceiling_milli: float) -> int:
+    """Return how many of the largest make up for what is above the ceiling."""
+    excess = sum(uses) - ceiling_milli
+    departed = accumulate(sorted(uses, reverse=True), initial=0)
+    return next(count for count, gone in enumerate(departed) if gone >= excess)
 
 
 def ending(pod: Json) -> bool:

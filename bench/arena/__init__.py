@@ -1,0 +1,1 @@
+"""Evenkeel and descheduler, one after the other, on the same real cluster."""
