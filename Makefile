@@ -14,7 +14,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 SEEDED := $(if $(SEED),-p randomly --randomly-seed=$(SEED),)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-real test e2e e2e-full fresh check format mutants bench soak controlplane docs requirements clean go-present prometheus-present
+.PHONY: help setup demo demo-real test e2e e2e-full fresh check format mutants bench arena soak controlplane docs requirements clean go-present prometheus-present
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,6 +69,10 @@ mutants: $(READY) ## Remove each registry entry in turn and expect a red test
 
 bench: $(READY) ## Run the benchmarks; they print ratios
 	@for file in $$(grep -l __main__ bench/*.py); do echo "== $$file"; $(BIN)/python -m "$$(echo "$${file%.py}" | tr / .)" || exit 1; done
+
+arena: $(READY) go-present ## Set Evenkeel and descheduler against each other on a real control plane
+	@$(BIN)/python -m controlplane build
+	@$(BIN)/python -m bench.arena
 
 soak: $(READY) ## Run the extender for ten minutes with everything busy; nothing may grow
 	@$(BIN)/python -m bench.soak

@@ -30,6 +30,7 @@ from common.kube.resources import (
 from simulator import build
 from simulator.build import Manifest
 from simulator.dice import Dice
+from simulator.scenarios.levels import drawn_levels
 from simulator.scenarios.manifests import names_of, namespaces_of, nodes_of, workload_manifests
 from simulator.scenarios.placing import Piece, Place, PlacingError, place
 from simulator.scenarios.schema import Scenario, Workload
@@ -98,17 +99,9 @@ def placements(
 
 
 def _places(scenario: Scenario, nodes: Sequence[Manifest], seed: int) -> dict[str, Place]:
-    """Draw which nodes are the hot ones, and how hot."""
-    dice, by_name = Dice(seed), {node["metadata"]["name"]: node for node in nodes}
-    levels = [level for level in scenario.load for _ in range(level.nodes)]
-    if scenario.load and len(levels) != len(nodes):
-        words = f"speaks of {len(levels)} nodes, but there are {len(nodes)}"
-        raise ConfigError(f"load: {words}")
-    drawn = sorted(by_name, key=lambda name: dice.share("hot", name))
-    percent = {
-        name: dice.between(level.least, level.most, "level", name)
-        for name, level in zip(drawn, levels, strict=bool(levels))
-    }
+    """Return the nodes, each with what it is to use."""
+    by_name = {node["metadata"]["name"]: node for node in nodes}
+    percent = drawn_levels(scenario, list(by_name), Dice(seed)) if scenario.load else {}
     return {name: _place_of(node, percent.get(name, 0.0)) for name, node in by_name.items()}
 
 

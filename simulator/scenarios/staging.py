@@ -17,6 +17,7 @@ from simulator import build
 from simulator.api import Json
 from simulator.cluster import SimulatedCluster
 from simulator.nodes.load import load_of
+from simulator.scenarios.levels import drawn_levels
 from simulator.scenarios.manifests import (
     names_of,
     namespaces_of,
@@ -81,18 +82,8 @@ def _place(cluster: SimulatedCluster, scenario: Scenario) -> None:
 def _places(cluster: SimulatedCluster, scenario: Scenario) -> list[Place]:
     present = [pool for pool in scenario.pools if not pool.joins_after]
     names = [name for pool in present for name in node_names(pool)]
-    levels = [level for level in scenario.load for _ in range(level.nodes)]
-    if len(levels) != len(names):
-        words = f"speaks of {len(levels)} nodes, but there are {len(names)}"
-        raise ConfigError(f"load: {words}")
-    dice = cluster.machinery.dice
-    # Which nodes are the hot ones is drawn, too.
-    drawn = sorted(names, key=lambda name: dice.share("hot", name))
-    places = [
-        _place_of(cluster, name, dice.between(level.least, level.most, "level", name))
-        for name, level in zip(drawn, levels, strict=True)
-    ]
-    return sorted(places, key=lambda each: each.name)
+    levels = drawn_levels(scenario, names, cluster.machinery.dice)
+    return [_place_of(cluster, name, percent) for name, percent in sorted(levels.items())]
 
 
 def _place_of(cluster: SimulatedCluster, name: str, percent: float) -> Place:

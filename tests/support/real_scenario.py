@@ -12,16 +12,15 @@ import contextlib
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
-from itertools import accumulate, cycle
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from common.cluster import quantity
 from simulator import build
-from simulator.dice import Dice
 from simulator.scenarios import Scenario
-from simulator.scenarios.manifests import names_of, workload_manifests
-from simulator.scenarios.placing import Piece, Place, place
-from simulator.scenarios.schema import Pool, Workload
+from simulator.scenarios.applying import placements
+from simulator.scenarios.manifests import names_of, nodes_of, workload_manifests
+from simulator.scenarios.schema import Pool
 from tests.support.cluster import Cluster
 from tests.support.conformance import open_http
 
@@ -29,10 +28,7 @@ if TYPE_CHECKING:
     import httpx
 
 PATIENCE_S = 60.0
-NODE_MILLI, NODE_BYTES, NODE_PODS = 8_000, 32 * 2**30, 110
-HOT_MILLI = NODE_MILLI * 0.8
-HUNGRY = 5
-"""Times what it asks for."""
+NODE_MILLI = 8_000
 
 Json = dict[str, Any]  # Any: the nesting of Kubernetes' objects
 
@@ -136,80 +132,9 @@ def placement(
     scenario: Scenario, made: Iterable[Json], nodes: dict[str, str], seed: int
 ) -> dict[str, str]:
     """Return the node of each pod, by name; the same for the same seed."""
-    places = _places(scenario, nodes, seed)
-    where: dict[str, str] = {}
-    by_app: dict[str, list[Json]] = {}
-    for pod in made:
-        by_app.setdefault(app_of(pod), []).append(pod)
-    for workload in scenario.workloads:
-        for name in names_of(workload):
-            where |= _pinned(workload, by_app[name], nodes, places)
-    rest = [_piece(pod) for pods in by_app.values() for pod in pods]
-    rest = [piece for piece in rest if piece.key not in where]
-    where |= _misled(rest, places.values())
-    where |= place([each for each in rest if each.key not in where], list(places.values()))
-    return where
-
-
-def _pinned(
-    workload: Workload, pods: list[Json], nodes: dict[str, str], places: dict[str, Place]
-) -> dict[str, str]:
-    """Return where a workload's pods are said to be; they take up what is there."""
-    if not workload.nodes:
-        return {}
-    found = {}
-    for pod, name in zip(pods, cycle(workload.nodes)):
-        found[pod["metadata"]["name"]] = nodes[name]
-        _settle(_piece(pod), places[nodes[name]])
-    return found
-
-
-def _misled(pieces: Iterable[Piece], places: Iterable[Place]) -> dict[str, str]:
-    """Return which hungry pods are on the hot nodes.
-
-    Who asks for next to nothing is what makes a node hot that the scheduler takes for empty;
-    evenly spread, such pods would mislead nobody.
-    """
-    hot = [each for each in places if each.target_milli > HOT_MILLI]
-    found = {}
-    for piece in pieces:
-        fit = [each for each in hot if _is_meant_for(piece, each)]
-        if piece.usage_milli > HUNGRY * piece.cpu_milli and fit:
-            there = max(fit, key=lambda each: each.target_milli)
-            _settle(piece, there)
-            found[piece.key] = there.name
-    return found
-
-
-def _is_meant_for(piece: Piece, there: Place) -> bool:
-    alone = piece.workload not in there.workloads
-    return alone and there.has_room(piece) and there.target_milli >= piece.usage_milli / 2
-
-
-def _settle(piece: Piece, there: Place) -> None:
-    """Put a pod somewhere; only what is missing there afterwards is still to be placed."""
-    there.take(piece)
-    there.target_milli -= piece.usage_milli
-    there.used_milli -= piece.usage_milli
-
-
-def _places(scenario: Scenario, nodes: dict[str, str], seed: int) -> dict[str, Place]:
-    """Draw which nodes are the hot ones, and how hot."""
-    dice = Dice(seed)
-    drawn = sorted(nodes, key=lambda name: dice.share("hot", name))
-    levels = [level for level in scenario.load for _ in range(level.nodes)]
-    found = {}
-    for name, level in zip(drawn, levels, strict=True):
-        percent = dice.between(level.least, level.most, "level", name)
-        milli = NODE_MILLI * percent / 100
-        found[nodes[name]] = Place(nodes[name], milli, NODE_MILLI, NODE_BYTES, NODE_PODS)
-    return found
-
-
-def _piece(pod: Json) -> Piece:
-    asked = pod["spec"]["containers"][0]["resources"]["requests"]
-    name, cpu, memory = pod["metadata"]["name"], asked["cpu"], asked["memory"]
-    return Piece(name, app_of(pod), use_of(pod), quantity.milli(cpu), quantity.whole(memory))
+    present = [node for pool in scenario.pools if not pool.joins_after for node in nodes_of(pool)]
+    found = placements(scenario, present, list(made), seed)
+    return {name: nodes[node] for (_, name), node in found.items()}
 
 
 async def _made(cluster: Cluster, wanted: dict[str, int]) -> list[Json]:

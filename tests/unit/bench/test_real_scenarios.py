@@ -19,7 +19,11 @@ def pods_of(scenario: Scenario) -> list[Json]:
     made = [each for w in scenario.workloads for each in workload_manifests(w)]
     return [
         {
-            "metadata": {**each["spec"]["template"]["metadata"], "name": f"{name}-{number}"},
+            "metadata": {
+                **each["spec"]["template"]["metadata"],
+                "namespace": "default",
+                "name": f"{name}-{number}",
+            },
             "spec": dict(each["spec"]["template"]["spec"]),
         }
         for each in made

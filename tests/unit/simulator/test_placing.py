@@ -33,6 +33,14 @@ def test_replicas_share_a_node_only_if_they_must() -> None:
     assert [node.workloads for node in nodes] == [{"web": 1}] * 3
 
 
+def test_who_asks_for_next_to_nothing_is_on_the_hot_nodes() -> None:
+    hungry = [Piece(f"h{n}", f"h{n}", 700, 70, 0) for n in range(4)]
+    modest = [Piece(f"a{n}", f"a{n}", 700, 700, 0) for n in range(4)]
+    found = place([*modest, *hungry], places(1_400, 2_800, 1_400))
+    assert {found[piece.key] for piece in hungry} == {"n1"}
+    assert {found[piece.key] for piece in modest} == {"n0", "n2"}
+
+
 def test_a_load_that_the_pods_cannot_make_is_refused() -> None:
     with pytest.raises(PlacingError, match=r"use 3\.0 CPU, but the load asks for 9\.0"):
         place(pieces(10, 300), places(9000))
