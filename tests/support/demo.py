@@ -7,6 +7,7 @@ told of it.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import pty
 import shlex
@@ -45,14 +46,16 @@ class RunningDemo:
                 self.said += chunk
         return self.said.decode(errors="replace")
 
-    async def until(self, holds: Callable[[], object], what: str) -> None:
+    async def until(
+        self, holds: Callable[[], object], what: str, patience_s: float = LONG_S
+    ) -> None:
         """Wait until something holds."""
         try:
-            async with asyncio.timeout(LONG_S):
+            async with asyncio.timeout(patience_s):
                 while not holds():
                     await SYSTEM.sleep(0.05)
         except TimeoutError:
-            raise AssertionError(f"not within {LONG_S:g} s: {what}\n{self.text}") from None
+            raise AssertionError(f"not within {patience_s:g} s: {what}\n{self.text}") from None
 
     async def says(self, words: str) -> None:
         """Wait until it has said something; it must not end before."""
@@ -63,13 +66,13 @@ class RunningDemo:
 
         await self.until(said, words)
 
-    async def ended(self) -> int:
+    async def ended(self, patience_s: float = LONG_S) -> int:
         """Return its exit code; meanwhile its terminal is read, as a terminal does."""
 
         def over() -> bool:
             return bool(self.text) and self.process.poll() is not None
 
-        await self.until(over, "the demo ends")
+        await self.until(over, "the demo ends", patience_s)
         assert self.process.returncode is not None
         return self.process.returncode
 
@@ -142,3 +145,10 @@ def _in_terminal(command: list[str], environment: dict[str, str], folder: Path) 
     )
     os.close(theirs)
     return RunningDemo(process, folder, ours)
+
+
+def figures(folder: Path) -> dict[str, float]:
+    """Return the one line that `--json` prints."""
+    [line] = (folder / "out").read_text().splitlines()
+    found: dict[str, float] = json.loads(line)
+    return found

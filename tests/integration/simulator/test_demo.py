@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import shlex
 import signal
@@ -13,19 +12,12 @@ from pathlib import Path
 import pytest
 
 from simulator.scenarios import names
-from tests.support.demo import QUICK, RunningDemo, demo
+from tests.support.demo import QUICK, RunningDemo, demo, figures
 
 KEYS = [
     "hotBefore", "hotAfter", "spreadBefore", "spreadAfter", "evictions", "lowerBound",
     "landedAsPlanned", "landedElsewhere", "evictedAgain", "seconds",
 ]  # fmt: skip
-
-
-def figures(folder: Path) -> dict[str, float]:
-    """Return the one line that `--json` prints."""
-    [line] = (folder / "out").read_text().splitlines()
-    found: dict[str, float] = json.loads(line)
-    return found
 
 
 async def test_a_hot_cluster_becomes_level_and_every_pod_lands_as_planned(tmp_path: Path) -> None:
