@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from math import isfinite
 
 import msgspec
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -25,6 +24,7 @@ from common.health import Health
 from common.load import NodeLoad
 from common.metrics import Metrics
 from common.observer import Belief, Observer
+from common.printing import print_out
 from common.program import Announce, Options, Program, StartError, main
 
 _BAR = 20
@@ -75,7 +75,7 @@ async def _print_once(observer: Observer, options: LookOptions, clock: Clock) ->
     if options.output == "json":
         sys.stdout.write(as_json(belief, observer.source) + "\n")
     else:
-        Console().print(as_table(belief, observer.source))
+        print_out(as_table(belief, observer.source))
 
 
 def as_json(belief: Belief, source: str) -> str:

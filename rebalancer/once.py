@@ -7,11 +7,11 @@ import sys
 from typing import Final
 
 import msgspec
-from rich.console import Console
 
 from common.clock import Clock, within
 from common.config import RebalancerConfiguration
 from common.observer import Observer
+from common.printing import print_out
 from common.program import StartError
 from rebalancer.deciding import Decider
 from rebalancer.planner import Plan
@@ -20,7 +20,6 @@ from rebalancer.report import as_json, render
 SYNC_S: Final = 60.0
 SAMPLE_S: Final = 45.0
 """metrics-server needs up to half a minute for its first sample of a new cluster."""
-_PLAIN_WIDTH: Final = 160
 
 
 async def plan_once(config: RebalancerConfiguration, observer: Observer, clock: Clock) -> Plan:
@@ -42,9 +41,7 @@ def show(plan: Plan, output: str) -> None:
     if output == "json":
         sys.stdout.write(as_json(plan) + "\n")
         return
-    # A pipe has no width; what is cut off there is lost.
-    console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH)
-    console.print(render(plan))
+    print_out(render(plan))
 
 
 async def _wait_for_a_picture(observer: Observer, clock: Clock) -> str | None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
-from rich.console import Console
 from starlette.responses import PlainTextResponse, Response
 
 from common.health import HEADERS
 from common.metrics import Metrics
+from common.printing import as_text
 from rebalancer.planner import Plan
 from rebalancer.report import as_json, render
 
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
-
-_WIDTH: Final = 160
 
 
 class Show:
@@ -104,13 +101,6 @@ def plan_page(plan: Callable[[], Plan | None]) -> Callable[[Request], Awaitable[
             return PlainTextResponse(words, status_code=404, headers=HEADERS)
         if request.query_params.get("output") == "json":
             return Response(as_json(found), media_type="application/json", headers=HEADERS)
-        return PlainTextResponse(as_text(found), headers=HEADERS)
+        return PlainTextResponse(as_text(render(found)), headers=HEADERS)
 
     return page
-
-
-def as_text(plan: Plan) -> str:
-    """Return the plan as a terminal without colours shows it."""
-    text = io.StringIO()
-    Console(file=text, width=_WIDTH, color_system=None).print(render(plan))
-    return text.getvalue()
