@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import TYPE_CHECKING
+
 from rich.table import Table
 
 from common.printing import as_text, print_out
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def table(width: int) -> Table:
