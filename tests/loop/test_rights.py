@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,12 +22,11 @@ from simulator import build
 from tests.support.cluster import MERGE, Cluster
 from tests.support.extender_process import NAMESPACE, install
 from tests.support.rebalancer_process import ROLES, USER, RebalancerProcess, rebalancer_with
+from tests.support.rights import Right, shipped, without, words_of
 
 pytestmark = pytest.mark.real
 
 Json = dict[str, Any]  # Any: the nesting of Kubernetes' objects
-Right = tuple[str, str, str]
-"""API group, resource, verb."""
 
 SAID_S = 45.0
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:evenkeel-rebalancer"
@@ -150,7 +148,7 @@ async def test_each_missing_right_is_named_by_a_clear_error(
 def test_every_right_of_the_rebalancer_is_taken_away_once() -> None:
     own = [d for d in yaml.safe_load_all(ROLES[0].read_text()) if "rules" in d]
     taken = {right for case in CASES for right in case.missing}
-    assert set(_shipped(own)) <= taken
+    assert set(shipped(own)) <= taken
 
 
 async def test_the_account_may_do_what_is_shipped_and_nothing_else(cluster: Cluster) -> None:
@@ -158,9 +156,9 @@ async def test_the_account_may_do_what_is_shipped_and_nothing_else(cluster: Clus
     documents = [d for file in ROLES for d in yaml.safe_load_all(file.read_text())]
     await cluster.bind(USER, *ROLES)
     await cluster.apply(documents)
-    shipped = set(_shipped(documents))
-    allowed = {right: await _may(cluster, right) for right in shipped | set(BEYOND)}
-    assert {right for right, may in allowed.items() if may} == shipped
+    granted = set(shipped(documents))
+    allowed = {right: await _may(cluster, right) for right in granted | set(BEYOND)}
+    assert {right for right, may in allowed.items() if may} == granted
     assert not await _may(cluster, (*LEASES, "update"), name="somebody-else")
     assert not await _may(cluster, (*LEASES, "update"), namespace="kube-system")
 
@@ -194,13 +192,13 @@ BEYOND: tuple[Right, ...] = (
 
 async def _unsaid(cluster: Cluster, folder: Path, case: Case, name: str) -> list[Right]:
     """Run the program without some rights; return those that nobody missed aloud."""
-    roles, node = _without(case.missing, folder / name), await _fullest(cluster)
+    roles, node = without(case.missing, ROLES, folder / name), await _fullest(cluster)
     settings = {**SETTINGS, **case.settings}
     unsaid = list(case.missing)
 
     async def all_said() -> bool:
         told = await _told(cluster, rebalancer)
-        unsaid[:] = [right for right in unsaid if _words(right) not in told]
+        unsaid[:] = [right for right in unsaid if words_of(right) not in told]
         return not unsaid
 
     if case.unready:
@@ -219,12 +217,6 @@ async def _unsaid(cluster: Cluster, folder: Path, case: Case, name: str) -> list
     return []
 
 
-def _words(right: Right) -> str:
-    """Return what the API server says when this is refused."""
-    group, resource, verb = right
-    return f"cannot {verb} resource {resource} in API group {group}"
-
-
 async def _told(cluster: Cluster, rebalancer: RebalancerProcess) -> str:
     """Return all that a person would see, without quotes."""
     api = cluster.control_plane.api
@@ -232,37 +224,6 @@ async def _told(cluster: Cluster, rebalancer: RebalancerProcess) -> str:
     found = [await asyncio.to_thread(api.get, path) for path in paths]
     seen = rebalancer.log.read_text() + json.dumps(found)
     return seen.replace("\\", "").replace('"', "")
-
-
-def _without(missing: Iterable[Right], folder: Path) -> list[Path]:
-    """Write the shipped roles without some rights."""
-    folder.mkdir()
-    gone = set(missing)
-    written = []
-    for file in ROLES:
-        roles = [d for d in yaml.safe_load_all(file.read_text()) if "rules" in d]
-        for role in roles:
-            role["rules"] = [rule for old in role["rules"] for rule in _less(old, gone)]
-        (folder / file.name).write_text(yaml.safe_dump_all(roles))
-        written.append(folder / file.name)
-    return written
-
-
-def _less(rule: Json, gone: set[Right]) -> Iterator[Json]:
-    """Yield a rule of one group and resource at a time, without what is gone."""
-    for group in rule["apiGroups"]:
-        for resource in rule["resources"]:
-            verbs = [verb for verb in rule["verbs"] if (group, resource, verb) not in gone]
-            if verbs:
-                yield {**rule, "apiGroups": [group], "resources": [resource], "verbs": verbs}
-
-
-def _shipped(documents: Iterable[Json]) -> Iterator[Right]:
-    for role in documents:
-        for rule in role.get("rules", ()):
-            for group in rule["apiGroups"]:
-                for resource in rule["resources"]:
-                    yield from ((group, resource, verb) for verb in rule["verbs"])
 
 
 async def _may(

@@ -105,12 +105,21 @@ async def extender_running(
 ) -> AsyncIterator[ExtenderProcess]:
     """Install the extender's definitions and rights, run it, and wait until it is ready."""
     await install(cluster)
+    kubeconfig = kubeconfig or await cluster.kubeconfig_of(user=USER)
+    async with extender_with(kubeconfig, folder, settings=settings) as extender:
+        await cluster.wait(extender.is_ready, PATIENCE_S, "the extender is ready")
+        yield extender
+
+
+@asynccontextmanager
+async def extender_with(
+    kubeconfig: Path, folder: Path, *, settings: Mapping[str, Any] = QUICK
+) -> AsyncIterator[ExtenderProcess]:
+    """Run it, and do not wait until it is ready."""
     config = {"apiVersion": API_VERSION, "kind": "ExtenderConfiguration", **settings}
     (folder / "extender.yaml").write_text(yaml.safe_dump(config))
-    kubeconfig = kubeconfig or await cluster.kubeconfig_of(user=USER)
     flags = ["--config", str(folder / "extender.yaml"), "--kubeconfig", str(kubeconfig)]
     async with _process(folder / "extender.log", *flags) as extender:
-        await cluster.wait(extender.is_ready, PATIENCE_S, "the extender is ready")
         yield extender
 
 
