@@ -18,6 +18,7 @@ from pathlib import Path
 
 TERM_PATIENCE_S = 10.0
 KILL_PATIENCE_S = 10.0
+REAP_PATIENCE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +87,16 @@ def kill(process: Process) -> None:
 
 
 def reap(process: Process) -> int | None:
-    """Collect the exit code of a child of ours that has ended; otherwise return None."""
-    with contextlib.suppress(ChildProcessError):
+    """Collect the exit code of a child of ours that has ended; otherwise return None.
+
+    The first thread of a process counts as ended before its last one has: that is waited for.
+    """
+    with contextlib.suppress(ChildProcessError, ProcessLookupError):
+        fd = os.pidfd_open(process.pid)
+        try:
+            _ended(fd, REAP_PATIENCE_S)
+        finally:
+            os.close(fd)
         pid, status = os.waitpid(process.pid, os.WNOHANG)
         if pid:
             return os.waitstatus_to_exitcode(status)

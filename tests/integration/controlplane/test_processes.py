@@ -23,6 +23,11 @@ signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print("ready", flush=True)
 time.sleep(600)
 """
+FIRST_THREAD_ENDS_FIRST = """
+import ctypes, os, threading, time
+threading.Thread(target=lambda: (time.sleep(0.3), os._exit(7))).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
 SELF_PORTRAIT = """
 import os
 print(os.getsid(0) == os.getpid(), os.environ.get("GREETING"), "PATH" in os.environ)
@@ -86,6 +91,12 @@ def test_a_zombie_is_not_alive_and_leaves_its_exit_code(started: Starter) -> Non
     assert Path(f"/proc/{process.pid}").exists()
     assert reap(process) == 7
     assert reap(process) is None
+
+
+def test_an_exit_code_is_waited_for_until_the_last_thread_has_ended(started: Starter) -> None:
+    process = started(sys.executable, "-c", FIRST_THREAD_ENDS_FIRST)
+    until(lambda: not process.alive, timeout_s=30, what="it did not end")
+    assert reap(process) == 7
 
 
 @pytest.mark.parametrize(
