@@ -25,7 +25,7 @@ def granted(kind: str) -> dict[tuple[str, str], set[str]]:
 
 
 def test_the_cluster_is_read_and_never_changed() -> None:
-    read, measured = {"get", "list", "watch"}, {"get", "list"}
+    read, measured = {"list", "watch"}, {"list"}
     assert granted("ClusterRole") == {
         **{(r.group, r.plural): read for r in (NODES, PODS, MIGRATION_READING.resource)},
         **{(r.group, r.plural): measured for r in (NODE_METRICS, POD_METRICS)},
