@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import isnan, nan
 
 from common.load import LoadView
@@ -10,28 +11,37 @@ from common.metrics import Metrics
 
 
 class Levels:
-    """Tells what is believed of the nodes; those that are not known do not count."""
+    """Tells what is believed of the nodes; those that are not known do not count.
+
+    All nodes are gone through when somebody asks for the figures, not at each look: who looks
+    every second has something better to do.
+    """
 
     def __init__(self, metrics: Metrics) -> None:
-        self._told: LoadView | None = None
-        self._gauge = metrics.gauge(
+        self._load: LoadView | None = None
+        self._found: dict[str, dict[str, float]] = {}
+        gauge = metrics.gauge(
             "node_load_percent",
             "What nodes use of their allocatable, at the last look.",
             ("resource", "of"),
         )
+        for resource in ("cpu", "memory"):
+            for of in ends_and_mean(()):
+                gauge.labels(resource, of).set_function(partial(self._percent, resource, of))
 
     def saw(self, load: LoadView) -> None:
-        """Tell of a belief, unless it is the same as before."""
-        if load is self._told:
-            return
-        self._told = load
-        known = [node for node in load.nodes.values() if node.known]
-        self._set("cpu", [node.cpu_percent for node in known])
-        self._set("memory", [node.mem_percent for node in known])
+        """Take note of the belief of this look."""
+        if load is not self._load:
+            self._load = load
+            self._found.clear()
 
-    def _set(self, resource: str, percents: Sequence[float]) -> None:
-        for of, percent in ends_and_mean(percents).items():
-            self._gauge.labels(resource, of).set(percent)
+    def _percent(self, resource: str, of: str) -> float:
+        if not self._found:
+            nodes = self._load.nodes.values() if self._load is not None else ()
+            known = [node for node in nodes if node.known]
+            self._found["cpu"] = ends_and_mean([node.cpu_percent for node in known])
+            self._found["memory"] = ends_and_mean([node.mem_percent for node in known])
+        return self._found[resource][of]
 
 
 def ends_and_mean(percents: Sequence[float]) -> dict[str, float]:

@@ -231,10 +231,11 @@ def maintenance_ended(migration: MigrationRecord, snapshot: Snapshot) -> Refusal
     # What has left already is steered to its end: its replacement will come anyway.
     if migration.evicted_s is not None or pod is None or pod.terminating:
         return None
-    labelled = [name for name, v in snapshot.nodes.items() if under_maintenance(v.node.labels)]
     empties = purpose_of(migration) is Purpose.MAINTENANCE
     # What does not empty its own node makes room for pods of any that is being emptied.
-    if migration.source in labelled or (labelled and not empties):
+    source = snapshot.nodes.get(migration.source)
+    served = (source,) if empties else snapshot.nodes.values()
+    if any(view is not None and under_maintenance(view.node.labels) for view in served):
         return None
     whose = migration.source if empties else "no node"
     what = "is not" if empties else "is"
