@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import math
+import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from controlplane.nodes import ZONE
 from simulator.scenarios import Scenario, load_scenario
 from tests.support.cluster import Cluster
 from tests.support.episode import Episode, episode
-from tests.support.real_scenario import NODE_MILLI, join, use_of
+from tests.support.fewest_moves import fewest_within
+from tests.support.real_scenario import join
 from tests.support.rebalancer_process import QUICK
 from tests.support.stand import Say
 
 pytestmark = pytest.mark.real
 
 CEILING, THRESHOLD = 80.0, 20.0
+NOISE = 0.5
+"""Points by which what is measured may differ from the truth. In this cluster the fewest moves
+end at exactly the threshold; a measurement a tenth above it makes one more necessary."""
 MEASURED_S = 90.0
 
 
@@ -40,7 +46,7 @@ async def test_a_new_node_is_filled_to_the_band_and_never_overfilled(
         others = list(loop.nodes.values())
         [later] = [pool for pool in scenario.pools if pool.joins_after]
         [fresh] = (await join(cluster, later)).values()
-        bound = _fewest(loop)
+        fewest, most = await _fewest(loop, [*others, fresh])
 
         def never_overfilled() -> None:
             used = loop.pods.percent([*others, fresh])
@@ -50,11 +56,11 @@ async def test_a_new_node_is_filled_to_the_band_and_never_overfilled(
         seconds = await loop.over(lambda: _spread(loop, fresh) <= THRESHOLD)
         landed = await loop.landed()
         say(f"{zones} zones: {landed.evictions} moves fill the new node to "
-            f"{loop.pods.percent([fresh])[fresh]:.0f} % in {seconds:.0f} s, {bound} at least; "
+            f"{loop.pods.percent([fresh])[fresh]:.0f} % in {seconds:.0f} s, {fewest} at least; "
             f"{landed.as_planned} as planned")  # fmt: skip
         await loop.quiet(cycles=5, samples=2)
         assert _spread(loop, fresh) <= THRESHOLD
-        assert landed.evictions <= bound + 1
+        assert landed.evictions <= most
         assert landed.as_planned == landed.evictions
         assert {move["spec"]["target"] for move in await loop.migrations()} == {fresh}
 
@@ -80,12 +86,14 @@ def _spread(loop: Episode, fresh: str) -> float:
     return max(found) - min(found)
 
 
-def _fewest(loop: Episode) -> int:
-    """Return how few moves of the largest pod there is could do, always from the highest node."""
-    largest = 100 * max(map(use_of, loop.before.values())) / NODE_MILLI
-    levels = list(loop.percent().values())
-    for count in range(math.ceil(100 / largest)):
-        if max(levels) - count * largest <= THRESHOLD:
-            return count
-        levels[levels.index(max(levels))] -= largest
-    raise AssertionError("no number of moves is enough")
+async def _fewest(loop: Episode, names: Sequence[str]) -> tuple[int, int]:
+    """Return the proven fewest moves by the truth, and by the worst that may be measured."""
+    api = loop.cluster.control_plane.api
+    found = (await asyncio.to_thread(api.get, "/api/v1/nodes"))["items"]
+    labels = {node["metadata"]["name"]: node["metadata"]["labels"] for node in found}
+    zones = {name: labels[name].get(ZONE, "") for name in names}
+    pods = loop.before.values()
+    return (
+        fewest_within(THRESHOLD, pods, zones, CEILING),
+        fewest_within(THRESHOLD - NOISE, pods, zones, CEILING),
+    )
