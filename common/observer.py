@@ -69,6 +69,7 @@ class Observer:
         self._config = config
         self._clock = clock
         self._breathe = breathe
+        self._listeners: list[Callable[[], None]] = []
         self._book: LoadBook | None = None
         self._turn = asyncio.Lock()
         self._sampled = asyncio.Event()
@@ -99,6 +100,10 @@ class Observer:
             group.create_task(self.reader.run())
             await self.reader.wait_synced()
             await self._sample_for_ever()
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call `listener` after each round of measurements; requests are not measured."""
+        self._listeners.append(listener)
 
     async def wait_sampled(self) -> None:
         """Return when usage has been read once; where nothing is measured, at once."""
@@ -144,19 +149,21 @@ class Observer:
 
     async def _sample_from(self, source: UsageSource) -> None:
         self.source = source.name
-        self._book = LoadBook(
-            load_settings(self._config), from_requests=source.name == SourceKind.REQUESTS
-        )
+        from_requests = source.name == SourceKind.REQUESTS
+        self._book = LoadBook(load_settings(self._config), from_requests=from_requests)
         while True:
-            await self._sample_once(source, self._book)
+            if await self._sample_once(source, self._book) and not from_requests:
+                for listener in self._listeners:
+                    listener()
             await self._clock.sleep(self._config.usage_interval.seconds)
 
-    async def _sample_once(self, source: UsageSource, book: LoadBook) -> None:
+    async def _sample_once(self, source: UsageSource, book: LoadBook) -> bool:
+        """Take a round of measurements in; tell whether there was one."""
         try:
             sample = await source.sample()
         except UsageError as error:
             self._failed(error)
-            return
+            return False
         snapshot, now_s = self.reader.state.snapshot(), self._clock.now()
         await self._in_turn(book.observe, sample, snapshot, now_s, self._breathe)
         self._samples.labels("taken").inc()
@@ -165,6 +172,7 @@ class Observer:
         if self._trouble:
             self._trouble = ""
             log.info("usage is read again", source=source.name)
+        return True
 
     async def _in_turn(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Use the book in a thread: one pass over all pods is too long for the loop.

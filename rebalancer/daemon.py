@@ -1,10 +1,12 @@
 """The loop: look, plan, look again, and let moves begin.
 
 A plan is made every `reschedulingInterval`, and at once when a node gets or loses the
-maintenance label or comes of age. What it moves for load waits until every touched node was
-measured anew and is then validated once more; what empties a node does not wait. What is
-left becomes Migrations, worst chain first; carrying them out is the migration controller's
-work.
+maintenance label or comes of age. Samples that come in between are counted as they come: how
+soon a goal counts as broken depends on them, not on how often plans are made.
+
+What a plan moves for load waits until every touched node was measured anew and is then
+validated once more; what empties a node does not wait. What is left becomes Migrations, worst
+chain first; carrying them out is the migration controller's work.
 
 In doubt nothing begins: without the lead, while paused, without newer samples, or after an
 error. Planning runs in a thread, so that the lease is renewed meanwhile; a term of leading
@@ -66,6 +68,8 @@ class Deciding(Protocol):
     """Decides in a thread; used by one at a time."""
 
     def decide(self, belief: Belief, now_s: float) -> Decision: ...
+
+    def observe(self, belief: Belief, now_s: float) -> None: ...
 
     def revalidate(
         self,
@@ -179,9 +183,20 @@ class Daemon:
                 await self._guarded_cycle()
                 spent_s = self._clock.monotonic() - began_s
                 interval_s = self._config().rescheduling_interval.seconds
-                await self._bell.pause(max(0.0, interval_s - spent_s), of_age=self._until_of_age)
+                await self._pause(interval_s - spent_s)
         finally:
             self.show.forget()
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait until the next plan is due; samples that come meanwhile are counted."""
+        end_s = self._clock.monotonic() + seconds
+        heeding = (Due.MAINTENANCE, Due.CHANGED, Due.SAMPLE)
+        while True:
+            left_s = max(0.0, end_s - self._clock.monotonic())
+            due = await self._bell.pause(left_s, heeding=heeding, of_age=self._until_of_age)
+            if due is not Due.SAMPLE:
+                break
+            await self._observe()
 
     async def cycle(self) -> None:
         """Plan once, and let begin what may."""
@@ -227,6 +242,16 @@ class Daemon:
         )
         return _Look(belief, plan, choice, pools)
 
+    async def _observe(self) -> None:
+        """Count what the newest sample shows; one that cannot be counted is no harm."""
+        self._bell.answered(Due.SAMPLE)
+        try:
+            belief = await self.believe()
+            decider = self._deciding(belief)
+            await asyncio.to_thread(decider.observe, belief, self._clock.now())
+        except Exception:
+            log.exception("sample not counted")
+
     async def believe(self) -> Belief:
         """Look at the cluster; moves that have just begun are seen even if the watch is late."""
         known = self._snapshot().migrations.values()
@@ -268,9 +293,12 @@ class Daemon:
         """Let time pass; a node that must be emptied meanwhile does not wait with us."""
         end_s = self._clock.monotonic() + seconds
         while (left_s := end_s - self._clock.monotonic()) > 0:
-            if await self._bell.pause(left_s, heeding=(Due.MAINTENANCE,)) is Due.MAINTENANCE:
+            due = await self._bell.pause(left_s, heeding=(Due.MAINTENANCE, Due.SAMPLE))
+            if due is Due.MAINTENANCE:
                 self._bell.answered(Due.MAINTENANCE)
                 await self._empty_nodes(await self._look())
+            elif due is Due.SAMPLE:
+                await self._observe()
 
     async def _act(
         self, look: _Look, chains: Sequence[Chain], belief: Belief, *objections: Objection

@@ -52,6 +52,10 @@ class Decider:
         notes = (*plan.notes, *(each.words for each in waiting))
         return Decision(demand.assessment, msgspec.structs.replace(plan, notes=notes))
 
+    def observe(self, belief: Belief, now_s: float) -> None:
+        """Count which goals are broken in this sample, and plan nothing."""
+        self._demand(belief, as_if_done(belief), now_s, at_once=False)
+
     def revalidate(
         self,
         chains: Iterable[Chain],

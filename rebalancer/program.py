@@ -136,6 +136,7 @@ class _Parts:
         self._bell = Bell(clock)
         self._source.listen(lambda _: self._bell.ring(Due.CHANGED))
         state.nodes.listen(self._bell.on_node)
+        observer.listen(lambda: self._bell.ring(Due.SAMPLE))
         self._elector = _elector(config, lease_client, identity, clock=clock, metrics=metrics)
         steering = SteeringRules(
             state,

@@ -24,6 +24,8 @@ class Due(StrEnum):
     NODE_OF_AGE = "node of age"
     """A node has reached minNodeAge."""
     CHANGED = "configuration"
+    SAMPLE = "sample"
+    """Usage was measured anew."""
 
 
 class Bell:

@@ -28,7 +28,7 @@ from rebalancer.daemon import Daemon
 from rebalancer.deciding import Decider
 from rebalancer.planner import Bound, Move, Plan
 from rebalancer.reasons import Refusal
-from rebalancer.waking import Bell
+from rebalancer.waking import Bell, Due
 from rebalancer.writing import Answer, Written
 from tests.support.clock import FakeClock
 from tests.support.migrations import migration
@@ -86,6 +86,8 @@ class Stage:
         self.written: list[tuple[MigrationSpec, Uses, MigrationRecord | None]] = []
         self.blind = False
         """The watch does not show what was written."""
+        self.blow_up = False
+        """Looking at the cluster fails."""
         self._book = LoadBook(load_settings(self.config))
         self.deciders: list[Decider] = []
         self.predecessors: Mapping[PodUid, Load] = {}
@@ -114,8 +116,11 @@ class Stage:
         nodes = {n: replace(u, end_s=now_s) for n, u in sample.nodes.items() if n not in without}
         pods = {k: replace(u, end_s=now_s) for k, u in sample.pods.items()}
         self._book.observe(Sample(nodes=nodes, pods=pods), self.world.state.snapshot(), now_s)
+        self.bell.ring(Due.SAMPLE)
 
     async def look(self, predecessors: Mapping[PodUid, Load]) -> Belief:
+        if self.blow_up:
+            raise RuntimeError("no look today")
         self.predecessors = predecessors
         snapshot = self.world.state.snapshot()
         return Belief(snapshot, self._book.view(snapshot, self.clock.now(), predecessors))

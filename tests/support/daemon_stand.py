@@ -24,7 +24,7 @@ from rebalancer.aftermath import Aftermath
 from rebalancer.daemon import Daemon
 from rebalancer.deciding import Decider
 from rebalancer.leading import while_leading
-from rebalancer.waking import Bell
+from rebalancer.waking import Bell, Due
 from rebalancer.writing import MigrationWriter
 from simulator.cluster import SimulatedCluster
 
@@ -77,6 +77,7 @@ class Rebalancer:
         )
         self.bell = Bell(SYSTEM)
         state.nodes.listen(self.bell.on_node)
+        self.observer.listen(lambda: self.bell.ring(Due.SAMPLE))
         self.daemon = Daemon(
             observer=self.observer,
             snapshot=state.snapshot,

@@ -6,8 +6,10 @@ import json
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 
+from common.cluster.records import NodeName
 from common.contract import PREDICTED_USE
 from common.kube.resources import DEPLOYMENTS, MIGRATIONS, NODES
+from rebalancer.waking import Due
 from simulator import build
 from simulator.cluster import SimulatedCluster
 from tests.integration.simulator.stand import cluster_of, ready, until
@@ -17,6 +19,8 @@ from tests.support.migrations import definition
 
 LOAD: Json = {"enabledStrategies": ["ResourceOptimization"]}
 MAINTENANCE: Json = {"enabledStrategies": ["NodeMaintenance"], "maintenanceParallelism": 2}
+SETTLED = 89.0
+"""What the hot node uses is 91 %; smoothed measurements come near it after a few."""
 
 
 def one_hot_node() -> AbstractAsyncContextManager[SimulatedCluster]:
@@ -48,6 +52,27 @@ async def test_a_hot_node_gets_as_many_migrations_as_it_needs(tmp_path: Path) ->
         assert 1100 < spec["load"]["cpuMilli"] < 1300
         predicted = json.loads(made["metadata"]["annotations"][PREDICTED_USE])
         assert 70 < predicted["source"]["cpuPercent"] < 80
+
+
+async def test_every_sample_counts_however_rarely_plans_are_made(tmp_path: Path) -> None:
+    async with one_hot_node() as cluster:
+        await open_the_others(cluster)
+        async with rebalancing(cluster, tmp_path, **LOAD, observations=3, dry_run=True) as one:
+            await eventually(lambda: one.total("cycles_total", result="done"), "a first plan")
+            seen: set[float | None] = set()
+
+            async def measured_often() -> bool:
+                node = (await one.observer.look()).load.nodes[NodeName("node-0")]
+                if node.cpu_percent > SETTLED:
+                    seen.add(node.sample_end_s)
+                return len(seen) > 4
+
+            await eventually(measured_often, "the hot node was measured several times")
+            assert one.total("cycles_total", result="done") == 1
+            one.bell.ring(Due.CHANGED)
+            await eventually(lambda: one.total("cycles_total", result="done") == 2)
+            assert one.daemon.plan is not None
+            assert one.daemon.plan.moves
 
 
 async def test_a_dry_run_plans_and_writes_nothing(tmp_path: Path) -> None:
@@ -133,3 +158,4 @@ async def test_a_finished_move_is_compared_with_its_prediction(tmp_path: Path) -
             assert status()["phase"] == "Completed"
             labels = {"node": "source", "resource": "cpu"}
             await eventually(lambda: one.total("prediction_error_points_count", **labels) == 1)
+            assert len(one.events.of("MigrationMeasured")) == 1

@@ -259,6 +259,50 @@ async def test_moves_under_way_count_as_done() -> None:
         assert levels == {"hot": 50, "low": 40, "mid": 20}
 
 
+async def test_samples_between_two_plans_are_counted() -> None:
+    stage = hot(observations=3, reschedulingInterval="60s")
+    async with stage.running():
+        for _ in range(2):
+            await stage.advance(15)
+            stage.measure()
+        await stage.advance(29)
+        assert stage.daemon.plan is not None
+        assert not stage.daemon.plan.goals
+        await stage.advance(1)
+        assert stage.daemon.plan.goals
+        assert stage.total("cycles_total", result="done") == 1
+
+
+async def test_samples_are_counted_while_a_plan_waits_to_be_looked_at_again() -> None:
+    stage = hot(observations=2, reschedulingInterval="30s")
+    async with stage.running():
+        await stage.advance(1)
+        stage.measure()
+        await stage.advance(29)
+        assert stage.daemon.plan is not None
+        assert stage.daemon.plan.goals
+        stage.world.node("late")
+        stage.world.pod("very-big", "late", 90.0, replicas=40)
+        for _ in range(2):
+            await stage.advance(5)
+            stage.measure()
+        await stage.advance(20)
+        assert {spec.source for spec, _, _ in stage.written} == {"hot"}
+        assert any("late" in goal for goal in stage.daemon.plan.goals)
+
+
+async def test_a_sample_that_cannot_be_counted_is_no_harm() -> None:
+    stage = hot(reschedulingInterval="30s")
+    async with stage.running():
+        stage.blow_up = True
+        stage.measure()
+        await stage.advance(14)
+        stage.blow_up = False
+        stage.measure()
+        await stage.advance(1)
+        assert stage.begun == ["big to low"]
+
+
 async def test_nodes_of_moves_under_way_rest() -> None:
     stage = hot()
     async with stage.running():
@@ -270,6 +314,8 @@ async def test_nodes_of_moves_under_way_rest() -> None:
         for _ in range(12):
             stage.measure()
             await stage.advance(10)
+        stage.measure()
+        await stage.daemon.cycle()
         assert stage.begun == ["big to low"]
         assert stage.daemon.plan is not None
         words = "another move from or to hot is still under way"
