@@ -126,8 +126,11 @@ class _Round:
         """Return the goal for the resources that were above it often enough."""
         watches = [_Watch("ceiling", goal.node, d) for d in goal.broken]
         standing = tuple(w.dimension for w in watches if self._stands(w))
+        if standing == goal.broken:
+            return goal
         if standing:
-            return at_most(self._look.load.nodes[goal.node], goal.ceiling, standing)
+            narrowed = at_most(self._look.load.nodes[goal.node], goal.ceiling, standing)
+            return msgspec.structs.replace(narrowed, strategy=goal.strategy)
         seen = max(self._counts.count(watch) for watch in watches)
         first = goal.broken[0]
         what = f"{goal.node} above {allowed(goal.ceiling, first):g} % {NAMES[first]}"
@@ -137,8 +140,9 @@ class _Round:
         """Return the goal for the nodes that were at the ends of the pool often enough."""
         promised = self._promises[goal.dimension]
         levels = levels_of(self._look, goal.nodes, goal.dimension, promised)
-        left, first = levels, self._early(levels, goal)
-        early = first
+        left, early = levels, self._early(levels, goal)
+        if not early:
+            return goal
         while early:
             self.early += early
             left = {name: level for name, level in left.items() if name not in early}
@@ -146,7 +150,9 @@ class _Round:
         narrowed = spread(
             goal.pool, goal.dimension, goal.points, left, promised, fill_low=goal.fill_low
         )
-        return narrowed or self._apart(goal, levels)
+        if narrowed is None:
+            return self._apart(goal, levels)
+        return msgspec.structs.replace(narrowed, strategy=goal.strategy)
 
     def clears(self, watch: _Watch) -> bool:
         """Count a look that is fine; return whether nothing is left to remember."""

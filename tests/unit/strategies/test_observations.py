@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import ClassVar
+
 import pytest
 
 from common.cluster.records import NodeName
 from common.config import Strategy
-from rebalancer.strategies import Assessor
+from rebalancer.goals import AtMost, Ceiling, Goal
+from rebalancer.strategies import Assessor, assessment
+from rebalancer.strategies.base import Look, Participation
+from rebalancer.strategies.resource_optimization import above
 from tests.support.strategy_scenes import (
     NOW_S,
     Case,
@@ -75,3 +81,38 @@ def test_judging_at_once_counts_nothing() -> None:
     found = assessor.assess(scene.look(sample_s=NOW_S + 3), evictable)
 
     assert [goal.seen for goal in found.waiting] == [1]
+
+
+class Frugal:
+    """A strategy of somebody else: no node may use more than half."""
+
+    name: ClassVar[Strategy] = Strategy.LOAD_BALANCING
+    for_load: ClassVar[bool] = True
+
+    def goals(self, look: Look, parts: Participation) -> Sequence[Goal]:
+        half = Ceiling(50.0, 50.0)
+        return [
+            AtMost(strategy=self.name, node=n, ceiling=half, broken=broken, words="mine")
+            for n, load in look.load.nodes.items()
+            if (broken := above(load, half))
+        ]
+
+    def notes(self, look: Look, parts: Participation) -> Sequence[str]:
+        return ()
+
+
+def test_goals_keep_the_name_of_whoever_stated_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assessment, "STRATEGIES", (Frugal(),))
+    scene = Scene({"n1": {"cpu": 60, "memory": 45}})
+    assessor = Assessor(scene.look().config)
+    for number in range(2):
+        assessor.assess(scene.look(sample_s=NOW_S + number), evictable)
+    [part] = assessor.assess(
+        scene.look({"n1": {"cpu": 60, "memory": 55}}, sample_s=NOW_S + 2), evictable
+    ).goals
+    for number in range(3, 5):
+        look = scene.look({"n1": {"cpu": 60, "memory": 55}}, sample_s=NOW_S + number)
+        [whole] = assessor.assess(look, evictable).goals
+
+    assert (part.strategy, told([part])) == (Frugal.name, ["AtMost n1 cpu"])
+    assert (whole.strategy, whole.words) == (Frugal.name, "mine")
