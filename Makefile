@@ -37,7 +37,7 @@ $(READY): requirements.txt requirements-dev.txt requirements-bootstrap.txt pypro
 demo: $(READY) ## Watch a simulated cluster get hot and become level (SCENARIO=name, KEEP=1)
 	@$(BIN)/python -m simulator demo $(if $(SCENARIO),--scenario $(SCENARIO)) $(if $(KEEP),--keep)
 
-demo-real: $(READY) go-present ## The same on a real control plane (built once, about 13 minutes)
+demo-real: $(READY) go-present ## The same on a real control plane (built once, about 16 minutes)
 	@$(BIN)/python -m simulator demo --real $(if $(SCENARIO),--scenario $(SCENARIO)) $(if $(KEEP),--keep)
 
 test: $(READY) ## Run the unit, integration and fault tests in parallel (SEED=n repeats an order)

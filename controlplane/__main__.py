@@ -7,6 +7,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
 
@@ -113,6 +114,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m controlplane",
         description="A real Kubernetes control plane on loopback, without containers.",
     )
+    said = f"controlplane {version('evenkeel')}"
+    parser.add_argument("--version", action="version", version=said)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add(commands, "build", _build, "compile what is missing from pinned Go modules")
     _add_up_options(_add(commands, "up", _up, "start a control plane; return when it is ready"))
@@ -130,7 +133,7 @@ def _add(
     run: Callable[[argparse.Namespace], int],
     text: str,
 ) -> argparse.ArgumentParser:
-    command = commands.add_parser(name, help=text, description=text.capitalize() + ".")
+    command = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
     command.set_defaults(run=run)
     return command
 

@@ -7,12 +7,13 @@ import sys
 
 import msgspec
 
+from common import __version__
 from common.fit.cases import Case, verdict
 
 
 def main() -> int:
     """Answer every line; a line that makes no sense ends the run with its number."""
-    argparse.ArgumentParser(prog="python -m common.fit", description=__doc__).parse_args()
+    _parser().parse_args()
     decoder = msgspec.json.Decoder(Case)
     for number, line in enumerate(sys.stdin.buffer, start=1):
         if not line.strip():
@@ -24,6 +25,12 @@ def main() -> int:
             return 1
         print(msgspec.json.encode(answer).decode(), flush=True)
     return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog="python -m common.fit", description=__doc__)
+    made.add_argument("--version", action="version", version=f"common.fit {__version__}")
+    return made
 
 
 if __name__ == "__main__":
