@@ -74,10 +74,17 @@ async def serve(flags: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(prefix="evenkeel-simulator-") as folder:
         async with serving(wanted, clock=SYSTEM) as cluster:
             path = Path(flags.kubeconfig_out or Path(folder) / "kubeconfig")
-            print(f"kubeconfig: {cluster.write_kubeconfig(path)}", flush=True)
+            print(f"kubeconfig: {_written(cluster, path)}", flush=True)
             print(f"server: {cluster.server.url}", flush=True)
             print("ready", flush=True)
             await stay(cluster)
+
+
+def _written(cluster: SimulatedCluster, kubeconfig: Path) -> Path:
+    try:
+        return cluster.write_kubeconfig(kubeconfig)
+    except OSError as error:
+        raise CannotServe(f"{kubeconfig}: cannot be written: {error.strerror or error}") from None
 
 
 async def stay(cluster: SimulatedCluster) -> None:

@@ -2,7 +2,8 @@
 
 The cluster, the extender and the rebalancer are processes of their own; the demo only starts
 them, looks at the API and tells. Ctrl-C, SIGTERM and a closed terminal end everything that was
-started and remove every file; a second signal does so without patience.
+started and remove every file; a second signal does so without patience, and a guardian does
+so for a demo that was killed.
 
     0          it has ended by itself, or was kept and told to stop
     1          something could not work or died; says what
@@ -32,6 +33,7 @@ from common.clock import SYSTEM, Clock
 from common.kube.errors import KubeError
 from simulator.demo import settings, words
 from simulator.demo.availability import in_words
+from simulator.demo.guardian import guarded
 from simulator.demo.next_steps import Kept, while_kept, without_keeping
 from simulator.demo.programs import Program, Programs
 from simulator.demo.recording import Recorder
@@ -71,6 +73,8 @@ class Demo:
     deadline: float = 0.0
     over: bool = False
     """Whether all was shown; what comes after is only kept."""
+    last: Scene | None = None
+    """What was shown last."""
 
     async def run(self) -> None:
         """Show it all; with `--keep` stay until told to end."""
@@ -153,6 +157,7 @@ class Demo:
             seconds=self.seconds,
         )
         self.view.show(scene)
+        self.last = scene
         if self.recorder is not None:
             self.recorder.take(scene)
         await self.clock.sleep(_EVERY_S)
@@ -160,7 +165,7 @@ class Demo:
 
     async def _stay(self, eyes: Eyes, story: Story) -> None:
         """Go on telling in lines; whoever is killed now was killed on purpose."""
-        self.view, self.recorder, told = in_lines(self.view), None, set[str]()
+        self.view, self.recorder, told = in_lines(self.view, self.last), None, set[str]()
         while True:
             for program in self.programs.ended():
                 if program.name == "cluster":
@@ -185,11 +190,19 @@ class Demo:
         rows = words.summary(figures, in_words(eyes.availability.missing(eyes.snapshot())))
         verdict = words.verdict(figures, story)
         steps = while_kept(kept) if self.flags.keep else without_keeping(self._command())
-        self.view.end(figures.after, verdict, rows, steps)
         if self.recorder is not None:
             self.recorder.end(figures.after, verdict, rows, self.seconds)
+            self._write(self.recorder)
+        self.view.end(figures.after, verdict, rows, steps)
         if self.flags.json:
             print(json.dumps(figures.json()), flush=True)
+
+    def _write(self, recorder: Recorder) -> None:
+        file = self.flags.record
+        try:
+            recorder.write(Path(file))
+        except OSError as error:
+            raise CannotServe(f"{file}: cannot be written: {error.strerror or error}") from None
 
     def _kept(self, cluster: Stand, eyes: Eyes, extender: Program, rebalancer: Program) -> Kept:
         return Kept(
@@ -225,8 +238,11 @@ def demo(flags: argparse.Namespace) -> int:
 
 async def _supervised(flags: argparse.Namespace, scenario: Scenario) -> int:
     """Run it until it ends or a signal comes; either way nothing is left."""
-    with tempfile.TemporaryDirectory(prefix="evenkeel-demo-") as folder:
-        programs = Programs(Path(folder), clock=SYSTEM)
+    folder = tempfile.TemporaryDirectory(prefix="evenkeel-demo-")
+    # Libraries leave files as well: credentials from a kubeconfig, when we are killed.
+    tempfile.tempdir = folder.name
+    with guarded(Path(folder.name)) as watch, folder:
+        programs = Programs(Path(folder.name), watch, clock=SYSTEM)
         made = _demo(flags, scenario, programs)
         work = asyncio.ensure_future(made.run())
         asked: list[int] = []
@@ -248,8 +264,6 @@ async def _supervised(flags: argparse.Namespace, scenario: Scenario) -> int:
         if asked:
             with suppress(OSError):
                 made.view.say("Ended; nothing is left behind.")
-        if made.recorder is not None and not asked:
-            made.recorder.write(Path(flags.record))
         return DONE if made.over or not asked else 128 + asked[0]
 
 

@@ -19,6 +19,7 @@ from signal import SIGCONT, SIGKILL, SIGTERM
 from typing import Any, Final
 
 from common.clock import Clock
+from simulator.demo.guardian import Watch
 from simulator.process import CannotServe
 
 _EVERY_S: Final = 0.05
@@ -112,8 +113,9 @@ class Program:
 class Programs:
     """All processes of one demo."""
 
-    def __init__(self, folder: Path, *, clock: Clock) -> None:
+    def __init__(self, folder: Path, watch: Watch, *, clock: Clock) -> None:
         self.folder = folder
+        self._watch = watch
         self._clock = clock
         self._started: list[Program] = []
 
@@ -121,6 +123,7 @@ class Programs:
         """Start `python -m` with these arguments."""
         program = Program(name, list(arguments), self.folder, clock=self._clock)
         self._started.append(program)
+        self._watch(program.pid)
         return program
 
     def check(self) -> None:

@@ -6,6 +6,7 @@ OSError from `show` or `say`, and never from leaving its block.
 
 from __future__ import annotations
 
+import io
 import sys
 from contextlib import suppress
 from types import TracebackType
@@ -55,19 +56,22 @@ def view_for(*, as_json: bool) -> View:
     return LiveView(console)
 
 
-def in_lines(view: View) -> PlainView:
-    """Return a view that goes on in lines, below what the other one has left."""
-    return view if isinstance(view, PlainView) else PlainView(sys.stdout, began=True)
+def in_lines(view: View, last: Scene | None) -> PlainView:
+    """Return a view that goes on in lines after the scene that the other one has shown last."""
+    return view if isinstance(view, PlainView) else PlainView(sys.stdout, after=last)
 
 
 class PlainView:
     """Lines, and only about what has changed."""
 
-    def __init__(self, file: TextIO, *, began: bool = False) -> None:
-        """`began` leaves the introduction out."""
-        self._file = file
+    def __init__(self, file: TextIO, *, after: Scene | None = None) -> None:
+        """Tell only what differs from the scene `after` which it begins, if there is one."""
+        self._file: TextIO = io.StringIO()
         self._last: dict[str, str] = {}
-        self._began = began
+        self._began = False
+        if after is not None:
+            self.show(after)
+        self._file = file
 
     def __enter__(self) -> Self:
         return self

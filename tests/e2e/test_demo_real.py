@@ -22,3 +22,15 @@ async def test_a_real_cluster_becomes_level_before_your_eyes(tmp_path: Path) -> 
     assert found["landedElsewhere"] == found["evictedAgain"] == 0
     assert found["landedAsPlanned"] == found["evictions"] >= found["lowerBound"] > 0
     assert "The cluster is level." in running.text
+
+
+async def test_even_a_killed_demo_leaves_no_control_plane(tmp_path: Path) -> None:
+    async with demo(tmp_path, "--real") as running:
+        await running.until(lambda: "making the scenario" in said(tmp_path), "it is there")
+        assert any("kube-apiserver" in line for line in running.left())
+        running.process.kill()
+        await running.until(lambda: not running.left(), "nothing is left")
+
+
+def said(folder: Path) -> str:
+    return (folder / "out").read_text()

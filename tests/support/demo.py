@@ -6,7 +6,6 @@ told of it.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import pty
@@ -19,7 +18,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from common.clock import SYSTEM
+from tests.support.waiting import until
 
 LONG_S = 120.0
 QUICK = ("--speed", "25")
@@ -50,12 +49,7 @@ class RunningDemo:
         self, holds: Callable[[], object], what: str, patience_s: float = LONG_S
     ) -> None:
         """Wait until something holds."""
-        try:
-            async with asyncio.timeout(patience_s):
-                while not holds():
-                    await SYSTEM.sleep(0.05)
-        except TimeoutError:
-            raise AssertionError(f"not within {patience_s:g} s: {what}\n{self.text}") from None
+        await until(holds, what, patience_s=patience_s, told=lambda: self.text)
 
     async def says(self, words: str) -> None:
         """Wait until it has said something; it must not end before."""
@@ -84,9 +78,13 @@ class RunningDemo:
         self.terminal = None
         (self.folder.parent / "said").write_bytes(self.said)
 
+    def runs(self, name: str) -> list[int]:
+        """Return the numbers of the processes that run one of the programs."""
+        return [pid for pid, line in told_of(self.folder) if ["-m", name] == line[1:3]]
+
     def program(self, name: str) -> int:
         """Return the number of the process that runs one of the programs."""
-        return next(pid for pid, line in told_of(self.folder) if ["-m", name] == line[1:3])
+        return self.runs(name)[0]
 
     def left(self) -> list[str]:
         """Return the files and processes that are there."""

@@ -88,6 +88,15 @@ async def test_a_mistake_is_one_line(arguments: list[str], code: int, words: str
     assert "Traceback" not in errors.decode()
 
 
+async def test_a_kubeconfig_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    wrong = tmp_path / "file" / "kubeconfig"
+    async with simulator("serve", "--kubeconfig-out", str(wrong)) as process:
+        _, said = await process.communicate()
+        assert process.returncode == 1
+        assert said.decode() == f"simulator: {wrong}: cannot be written: Not a directory\n"
+
+
 async def test_a_port_that_is_taken_is_said() -> None:
     taken = await asyncio.start_server(lambda _, __: None, "127.0.0.1", 0)
     async with taken:

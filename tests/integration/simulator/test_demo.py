@@ -35,8 +35,11 @@ async def test_a_hot_cluster_becomes_level_and_every_pod_lands_as_planned(tmp_pa
 
 
 async def test_a_level_cluster_is_left_alone_and_can_be_kept(tmp_path: Path) -> None:
-    async with demo(tmp_path, "--json", "--keep", *QUICK, "--scenario", "nothing-to-do") as running:
+    film = tmp_path / "film.svg"
+    flags = ("--json", "--keep", "--record", str(film), "--scenario", "nothing-to-do")
+    async with demo(tmp_path, *QUICK, *flags) as running:
         await running.says("Ctrl-C ends all of it.")
+        assert film.exists()
         assert "There was nothing to do, and nothing was done." in running.text
         assert figures(tmp_path)["evictions"] == 0
         commands = [line.strip() for line in running.text.splitlines() if line.startswith(5 * " ")]
@@ -67,6 +70,13 @@ async def test_whoever_leaves_early_leaves_nothing(
         end(running)
         # A terminal that is gone is seen by the signal or by the next line, whichever is first.
         assert await running.ended() in ((130,) if end is ctrl_c else (129, 1))
+        await running.until(lambda: not running.left(), "nothing is left")
+
+
+async def test_even_a_killed_demo_leaves_nothing(tmp_path: Path) -> None:
+    async with demo(tmp_path, *QUICK) as running:
+        await running.until(lambda: running.runs("rebalancer"), "everything runs")
+        running.process.kill()
         await running.until(lambda: not running.left(), "nothing is left")
 
 

@@ -14,6 +14,7 @@ from rich.console import Console, RenderableType
 from simulator.demo.recording import Recorder
 from simulator.demo.screen import bar, bars, move_table, plan_lines, screen
 from simulator.demo.story import Story
+from simulator.demo.views import PlainView
 from simulator.figures import Look
 from tests.support.demo_scenes import HOT, LEVEL, landed, move, plan, scene, sight, unmet
 
@@ -97,6 +98,19 @@ def test_a_long_reason_is_wrapped_and_what_has_no_room_is_hinted_at() -> None:
     assert [line[:2] for line in lines] == ["No", "· ", "  ", "  ", "  "]
     assert lines[-1] == "  …"
     assert max(map(len, lines)) <= 40
+
+
+def test_lines_after_the_picture_tell_only_what_is_new() -> None:
+    told, file = story(), io.StringIO()
+    before = scene(told, sight(HOT, [landed(1), move(2)], plan=plan()))
+    lines = PlainView(file, after=before)
+    lines.show(before)
+    assert file.getvalue() == ""
+    lines.show(scene(told, sight(HOT, [landed(1), landed(2)], plan=plan())))
+    said = file.getvalue()
+    assert "search-2-7f7fd599c8-49rgb node-1 → node-2: as planned" in said
+    assert "search-1" not in said
+    assert "plan plan-1" not in said
 
 
 def test_a_recording_plays_every_change_and_rests_on_the_summary(tmp_path: Path) -> None:
