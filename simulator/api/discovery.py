@@ -75,7 +75,8 @@ class Discovery:
     def paths(self) -> Json:
         """Answer `/`."""
         groups = [f"/apis/{g}/{v}" for g, v in self._served() if g]
-        return {"paths": ["/api", "/api/v1", "/apis", *sorted(groups), "/healthz", "/version"]}
+        others = ["/healthz", "/openapi/v2", "/openapi/v3", "/version"]
+        return {"paths": ["/api", "/api/v1", "/apis", *sorted(groups), *others]}
 
     def _served(self) -> list[tuple[str, str]]:
         return [*self._kinds.group_versions(), *([METRICS_GROUP] if self._metrics else [])]

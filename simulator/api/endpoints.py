@@ -146,7 +146,7 @@ class Endpoints:
             status=status,
             dry_run=call.dry_run,
         )
-        return Answer(presenter.item(entry))
+        return Answer(presenter.item(entry), headers=_unchecked(call))
 
     def _delete(self, call: Call) -> Answer:
         options = call.delete_options()
@@ -242,9 +242,7 @@ class Endpoints:
         obj = call.obj(resource.kind, resource.api_version)
         strategy = call.kind.strategy
         if not isinstance(strategy, CustomStrategy):
-            if call.params.get("fieldValidation") == "Strict":
-                raise NotSupported("the simulator cannot validate built-in kinds strictly")
-            return obj, {}
+            return obj, _unchecked(call)
         self._check_custom_kind(call, obj)
         unknown = sorted(strategy.prune(obj))
         if not unknown or call.params.get("fieldValidation") == "Ignore":
@@ -262,3 +260,10 @@ class Endpoints:
             cause = wrong("kind", obj["kind"], f"must be {resource.kind}")
             name = (obj.get("metadata") or {}).get("name", "")
             raise invalid(obj["kind"], resource.group, name, [cause])
+
+
+def _unchecked(call: Call) -> Mapping[str, str]:
+    """Warn whoever wants unknown fields refused, where they are not even looked for."""
+    if call.params.get("fieldValidation") != "Strict":
+        return {}
+    return {"Warning": '299 - "the simulator does not look for unknown fields here"'}

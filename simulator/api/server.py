@@ -16,7 +16,7 @@ import msgspec
 import structlog
 from aiohttp import web
 
-from simulator.api import metrics_api
+from simulator.api import metrics_api, openapi
 from simulator.api.bindings import BINDINGS
 from simulator.api.calls import Call, Target, target_of, verb_of
 from simulator.api.discovery import METRICS_GROUP, VERSION, Discovery
@@ -194,6 +194,10 @@ class ApiServer:
                 return _json_or_page(discovery.group(group))
             case ["apis", group, version]:
                 return _json_or_page(discovery.resources(group, version))
+            case ["openapi", "v2"]:
+                return _described(request.headers.get("Accept", ""))
+            case ["openapi", "v3"]:
+                return _json(openapi.VERSION_3)
             case [name, *_] if name in _HEALTH:
                 return web.Response(text="ok", content_type=_TEXT)
         return _page_not_found()
@@ -249,6 +253,11 @@ def _sent(answer: Answer) -> web.Response:
 
 def _json(value: Json, status: int = 200) -> web.Response:
     return web.Response(body=_encode(value), status=status, content_type=_JSON)
+
+
+def _described(accept: str) -> web.Response:
+    body, media_type = openapi.version_2(accept)
+    return web.Response(body=body, headers={"Content-Type": media_type})
 
 
 def _or_404(value: Json | None) -> Json:

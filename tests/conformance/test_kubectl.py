@@ -1,8 +1,8 @@
 """The real kubectl binary works against the simulator, as far as a curious person goes.
 
-What kubectl sends as protobuf (`kubectl create deployment`) is refused with 415, and the
-client-side schema check of `create -f` and `apply -f` has to be turned off; both are said
-plainly rather than done wrongly.
+What kubectl sends as protobuf (`kubectl create deployment`) is refused with 415, and that
+unknown fields of manifests are not looked for is warned of; both are said plainly rather than
+done wrongly.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from common.kube.resources import DEPLOYMENTS, NODES, PODS
 from controlplane.build import build as build_binaries
 from simulator import build
 from tests.support.conformance import Json
+from tests.support.migrations import definition, manifest_of
 from tests.support.simulated_stand import SimulatedApi, simulated_api
 
 
@@ -64,7 +65,7 @@ def kubectl(api: SimulatedApi, binary: Path, tmp_path: Path) -> Kubectl:
             timeout=60,
         )
         assert (done.returncode != 0) == fails, done.stdout + done.stderr
-        return done.stderr if fails else done.stdout
+        return done.stderr if fails else done.stdout + done.stderr
 
     return run
 
@@ -122,11 +123,25 @@ async def test_manifests_are_created_applied_and_replaced(
     kubectl: Kubectl, api: SimulatedApi
 ) -> None:
     manifest = build.deployment("web", 1)
-    await kubectl("create", "-f", "-", "--validate=false", stdin=manifest)
-    await kubectl("apply", "-f", "-", "--validate=false", stdin=build.deployment("web", 2))
+    await kubectl("create", "-f", "-", stdin=manifest)
+    await kubectl("apply", "-f", "-", stdin=build.deployment("web", 2))
     assert api.store.get(DEPLOYMENTS, "web", "default")["spec"]["replicas"] == 2
-    await kubectl("replace", "-f", "-", "--validate=false", stdin=build.deployment("web", 4))
+    await kubectl("replace", "-f", "-", stdin=build.deployment("web", 4))
     assert api.store.get(DEPLOYMENTS, "web", "default")["spec"]["replicas"] == 4
+
+
+async def test_unknown_fields_are_warned_of_or_refused_where_the_kind_is_described(
+    kubectl: Kubectl, api: SimulatedApi
+) -> None:
+    assert "created" in await kubectl("apply", "-f", "-", stdin=definition())
+    misspelt = {**build.deployment("web", 1), "spce": {}}
+    for _ in "created", "patched":
+        said = await kubectl("apply", "-f", "-", stdin=misspelt)
+        assert "does not look for unknown fields" in said
+    move = manifest_of()
+    assert "created" in await kubectl("create", "-f", "-", stdin=move)
+    wrong = {**manifest_of(), "spce": {}}
+    assert 'unknown field "spce"' in await kubectl("create", "-f", "-", stdin=wrong, fails=True)
 
 
 async def test_patch_takes_every_kind_of_patch(kubectl: Kubectl, api: SimulatedApi) -> None:
