@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ from tests.support.chart import (
 )
 from tests.support.chart_release import Release
 from tests.support.cluster import Cluster
+from tests.support.docs import ROOT
 
 NONE = {"scheduler": {"mode": "none"}}
 HOST = {"scheduler": {"mode": "controlPlane"}}
@@ -291,3 +294,33 @@ async def test_a_release_is_installed_changed_and_removed_without_a_trace(
     await release.put("install", {"crds": {"keep": False}})
     await release.helm("uninstall", "--wait")
     await release.until_left(before, LEFT)
+
+
+@pytest.mark.real
+async def test_a_release_of_an_older_chart_is_upgraded_as_documented(
+    release: Release, tmp_path: Path
+) -> None:
+    mine = "--set=image.repository=registry.example/mine"
+    await release.helm("install", str(older_chart(tmp_path)), mine, "--create-namespace")
+    await release.helm("upgrade", str(CHART), *documented_flags())
+    command = ("get", "deployment", f"-n={NAMESPACE}", "-o=jsonpath={..image}")
+    assert "registry.example/mine:" in await release.kubectl(*command)
+
+
+def older_chart(folder: Path) -> Path:
+    """Return the chart as it would be if the first value of the newest template was not there."""
+    older = Path(shutil.copytree(CHART, folder / "older"))
+    (older / "templates" / "policies.yaml").unlink()
+    values = yaml.safe_load((older / "values.yaml").read_text())
+    del values["podGuard"]
+    (older / "values.yaml").write_text(yaml.safe_dump(values))
+    return older
+
+
+def documented_flags() -> list[str]:
+    """Return how the page has people upgrade, after the name of the chart."""
+    page = (ROOT / "docs" / "deployment.md").read_text().partition("## Upgrading")[2]
+    [command] = re.findall(r"`(helm upgrade [^`]+)`", page)
+    *_, chart, namespace, name, flags = command.split(maxsplit=6)
+    assert (chart, namespace, name) == ("deploy/helm/evenkeel", "--namespace", NAMESPACE)
+    return [str(flag) for flag in flags.split()]

@@ -3,13 +3,15 @@
 The objects are applied, controllers make pods of them under the namespaces' Pod Security, and
 the programs of these pods are run with the flags, users, mounts and configuration that their
 specs name: the real kube-scheduler, the extender and the rebalancer, each with the rights of
-its account and no more. Workloads run on kwok's nodes.
+its account and no more. Workloads run on kwok's nodes. A host of the control plane is changed
+by the commands of docs/scheduler.md, and changed back by them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +19,16 @@ import pytest
 import yaml
 
 from controlplane.components import FIRST_SERVICE_ADDRESS
-from controlplane.scheduler_config import SHIPPED
 from tests.support.cluster import MERGE, Cluster
+from tests.support.deploy_host import Host
 from tests.support.deploy_image import evenkeel_image, scheduler_image
 from tests.support.deploy_pod import RunningPods, pods_running
 from tests.support.deploy_render import (
     CONTROL_PLANE,
-    DEPLOY,
     OPT_IN,
     SECOND,
     installed,
     kustomization,
-    patched,
     pods_of,
 )
 from tests.support.deploy_static_pod import CONFIG, KUBECONFIG, kubeadm_scheduler, kubeconfig_inside
@@ -85,7 +85,7 @@ async def test_the_second_scheduler_is_guided_and_the_rebalancer_moves_pods(
                 await _acts(cluster, landing, moving, others)
 
 
-async def test_the_scheduler_of_the_control_plane_is_guided_after_the_patch(
+async def test_the_scheduler_of_the_control_plane_is_guided_and_goes_back_to_what_it_was(
     cluster: Cluster, landing: Landing, tmp_path: Path, say: Say
 ) -> None:
     taint = {"key": MASTER, "effect": "NoSchedule"}
@@ -97,14 +97,11 @@ async def test_the_scheduler_of_the_control_plane_is_guided_after_the_patch(
         [extender] = await pods_of(cluster, "evenkeel-control-plane", "extender", 1)
         await pods_of(cluster, "evenkeel", "rebalancer", 2)
         await cluster.stop("kube-scheduler")
-        static = patched(kubeadm_scheduler(), DEPLOY / CONTROL_PLANE / "static-pod-patch.yaml")
-        async with pods_running(
-            cluster,
-            tmp_path / "host",
-            [extender, static],
-            {"kube-scheduler": scheduler_image(cluster), "extender": evenkeel_image()},
-            host_paths=_host_paths(cluster, tmp_path),
-        ) as guided:
+        host = Host(tmp_path / "files", kubeadm_scheduler())
+        before = host.files()
+        host.bring()
+        host.follow("The scheduler of the control plane")
+        async with _on_host(cluster, host, extender, tmp_path / "there") as guided:
             await guided.ready(cluster)
             found = await landing.place("work", WORKLOAD)
             moved = (await landing.pods("work"))[:MOVES]
@@ -115,13 +112,36 @@ async def test_the_scheduler_of_the_control_plane_is_guided_after_the_patch(
         assert found[maintained] == 0
         assert landed == MOVES
         assert calls >= 2 * WORKLOAD
+        host.follow("The way back")
+        assert host.files() == before
+        async with _on_host(cluster, host, extender, tmp_path / "back") as alone:
+            await alone.ready(cluster)
+            found = await landing.place("later", WORKLOAD)
+            calls = (await alone.metrics("extender")).total("extender_requests_total")
+        say(f"after the way back: {found[maintained]} of {WORKLOAD} under maintenance, "
+            f"{calls:.0f} calls")  # fmt: skip
+        assert calls == 0
+        assert found[maintained] > 0
 
 
-def _host_paths(cluster: Cluster, folder: Path) -> dict[str, Path]:
-    """Return what stands on a host of the control plane, by its path there."""
+@asynccontextmanager
+async def _on_host(
+    cluster: Cluster, host: Host, extender: Json, folder: Path
+) -> AsyncIterator[RunningPods]:
+    """Run what runs on a host of the control plane: its static scheduler, and our extender."""
     kubeconfig = cluster.control_plane.folder.kubeconfig_of("kube-scheduler")
     server = f"https://{FIRST_SERVICE_ADDRESS}:443"
-    return {KUBECONFIG: kubeconfig_inside(kubeconfig, server, folder), CONFIG: SHIPPED}
+    async with pods_running(
+        cluster,
+        folder,
+        [extender, host.manifest],
+        {"kube-scheduler": scheduler_image(cluster), "extender": evenkeel_image()},
+        host_paths={
+            KUBECONFIG: kubeconfig_inside(kubeconfig, server, folder.parent),
+            CONFIG: host.etc / "scheduler-config.yaml",
+        },
+    ) as running:
+        yield running
 
 
 async def _is_hot(pods: RunningPods, node: str) -> bool:

@@ -154,7 +154,8 @@ def _kubectl(*arguments: str, stdin: str | None = None) -> str:
         input=stdin,
         capture_output=True,
         text=True,
-        env={"HOME": "/nonexistent"},
+        # It would make a home, and keep what it has learnt there.
+        env={"HOME": "/nonexistent", "KUBECACHEDIR": os.devnull},
     )
     assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr.strip()}"
     return done.stdout

@@ -47,7 +47,7 @@ FOREIGN_MODULES = frozenset({"pip", "pytest", "venv"})
 OTHERS = _words(
     "apt-get awk base64 cat cd chmod cp crictl curl cut diff docker echo export git go grep head "
     "journalctl jq kill kube-scheduler less ln ls mkdir mv openssl podman prometheus promtool rm "
-    "scp sed sha256sum sleep sort ssh sudo systemctl tail tar tee umask uniq watch wc xargs"
+    "rmdir scp sed sha256sum sleep sort ssh sudo systemctl tail tar tee umask uniq watch wc xargs"
 )
 
 
@@ -65,7 +65,7 @@ class Command:
 def commands(page: Page) -> Iterator[Command]:
     """Yield the commands of a page: of its blocks of code, and those in backticks."""
     for block in page.blocks:
-        for number, line in _command_lines(block.language, block.text):
+        for number, line in command_lines(block.language, block.text):
             yield from _simple(f"{page}:{block.line + number}", line)
     for number, line in _indented(page.prose):
         yield from _simple(f"{page}:{number}", line)
@@ -172,7 +172,7 @@ def _indented(prose: str) -> Iterator[tuple[int, str]]:
             yield number, line[4:]
 
 
-def _command_lines(language: str, text: str) -> Iterator[tuple[int, str]]:
+def command_lines(language: str, text: str) -> Iterator[tuple[int, str]]:
     """Yield the commands of a block with their lines; lines that go on are joined."""
     joined = ""
     start = 0

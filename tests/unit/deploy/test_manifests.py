@@ -49,9 +49,12 @@ def kustomizations() -> list[Json]:
     return [d for path in manifests() if path.name == "kustomization.yaml" for d in documents(path)]
 
 
-def workloads() -> list[Json]:
-    kinds = ("Deployment", "DaemonSet")
+def of_kind(*kinds: str) -> list[Json]:
     return [d for path in manifests() for d in documents(path) if d.get("kind") in kinds]
+
+
+def workloads() -> list[Json]:
+    return of_kind("Deployment", "DaemonSet")
 
 
 def containers() -> list[Json]:
@@ -166,6 +169,32 @@ def test_every_container_is_probed_and_says_what_it_needs() -> None:
         assert each["livenessProbe"]["httpGet"]["path"] == "/livez"
         assert each["readinessProbe"]["httpGet"]["path"] == "/readyz"
         assert each["resources"]["requests"].keys() == {"cpu", "memory"}
+
+
+def test_every_deployment_survives_the_loss_of_a_host() -> None:
+    budgets = {each["metadata"]["name"]: each["spec"] for each in of_kind("PodDisruptionBudget")}
+    for each in of_kind("Deployment"):
+        assert each["spec"]["replicas"] == 2
+        selector, pod = each["spec"]["selector"], each["spec"]["template"]["spec"]
+        spread = {each["topologyKey"]: each for each in pod["topologySpreadConstraints"]}
+        assert spread.keys() == {"topology.kubernetes.io/zone", "kubernetes.io/hostname"}
+        assert all(constraint["labelSelector"] == selector for constraint in spread.values())
+        budget = budgets[each["metadata"]["name"]]
+        assert (budget["maxUnavailable"], budget["selector"]) == (1, selector)
+
+
+def test_every_pod_has_an_account_and_a_class_and_others_reach_its_health_port_only() -> None:
+    policies = {each["metadata"]["name"]: each["spec"] for each in of_kind("NetworkPolicy")}
+    for each in workloads():
+        name, pod = each["metadata"]["name"], each["spec"]["template"]["spec"]
+        assert pod["serviceAccountName"] == name
+        assert pod["priorityClassName"] == "evenkeel"
+        # Policies do not bind pods in the host's network.
+        if not pod.get("hostNetwork"):
+            assert policies[name]["podSelector"] == each["spec"]["selector"]
+            [rule] = policies[name]["ingress"]
+            probed = {c["readinessProbe"]["httpGet"]["port"] for c in pod["containers"]}
+            assert {port["port"] for port in rule["ports"]} == probed
 
 
 def test_configuration_is_mounted_as_a_folder_so_that_changes_are_seen() -> None:
