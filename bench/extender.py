@@ -6,6 +6,13 @@ beside the same requests to a server that answers without looking. Meanwhile wat
 arrive at a steady rate and usage is sampled. The budgets hold at the service, from a request
 that is there to its answer: the program's own histogram says which share kept them.
 
+Whoever asks, the API server and the service share the cores of one machine, and all of these
+times contain waiting for a core. So two more figures stand beside them, from what the kernel
+counts of each thread (/proc/PID/schedstat): the processor time that the service's main thread
+spent per request, HTTP and watch events included; and the quantiles of the round trip less
+the time that this thread was ready to run and had no core. What the asking thread waits after
+the answer is still in there: it cannot be told from what it waits while it is being answered.
+
     python -m bench.extender [--nodes N] [--pods N] [--rate EVENTS_PER_SECOND] [--calls N]
 """
 
@@ -23,7 +30,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from statistics import quantiles
+from statistics import fmean, quantiles
+from typing import NamedTuple
 
 import httpx
 import msgspec
@@ -53,18 +61,22 @@ def main() -> None:
     with _cluster(options) as port, _extender(port) as (service, health, pid):
         print(f"  ready after {_until_ready(health):.1f} s, {memory_mb(pid=pid):.0f} MB resident")
         with running([sys.executable, "-m", "bench.extender", "echo"]) as (_, line):
-            _measure(options, port, (service, health), line)
+            _measure(options, port, (service, health, pid), line)
         print(f"  afterwards {memory_mb(pid=pid):.0f} MB resident")
 
 
-def _measure(options: argparse.Namespace, port: str, where: tuple[str, str], echo: str) -> None:
-    service, health = where
-    titles = f"{'p50':>9}{'p90':>9}{'p99':>9}{'p50 ÷ echo':>12}"
+def _measure(
+    options: argparse.Namespace, port: str, where: tuple[str, str, int], echo: str
+) -> None:
+    service, health, pid = where
+    titles = (
+        f"{'p50':>9}{'p90':>9}{'p99':>9}{'p50 ÷ echo':>12}{'cpu':>9}{'no wait: p50':>16}{'p99':>9}"
+    )
     print(f"  {'verb':11}{'nodes':>6}{titles}   at the service")
     with _events(port, options.rate):
         for count in (size for size in SIZES if size <= options.nodes):
             before = _histogram(health)
-            found = _interleaved(count, service, echo, options)
+            found = _interleaved(count, (service, pid), echo, options)
             after = _histogram(health)
             for verb, (ours, theirs) in found.items():
                 spent = {key: after[key] - before.get(key, 0.0) for key in after}
@@ -72,12 +84,12 @@ def _measure(options: argparse.Namespace, port: str, where: tuple[str, str], ech
 
 
 def _interleaved(
-    count: int, service: str, echo: str, options: argparse.Namespace
-) -> dict[str, tuple[list[float], list[float]]]:
-    """Ask both as kube-scheduler does, verb after verb for each pod; return milliseconds."""
+    count: int, service: tuple[str, int], echo: str, options: argparse.Namespace
+) -> dict[str, tuple[list[Asked], list[float]]]:
+    """Ask both as kube-scheduler does, verb after verb for each pod."""
     cluster = Cluster(Size(options.nodes, options.calls))
-    found: dict[str, tuple[list[float], list[float]]] = {verb: ([], []) for verb in VERBS}
-    with _Connection(service) as ours, _Connection(echo) as theirs:
+    found: dict[str, tuple[list[Asked], list[float]]] = {verb: ([], []) for verb in VERBS}
+    with _Connection(service[0]) as ours, _Connection(echo) as theirs:
         for first in range(0, options.calls, CHUNK):
             asked = [
                 (verb, _body(verb, cluster, number, count))
@@ -85,10 +97,24 @@ def _interleaved(
                 for verb in VERBS
             ]
             for verb, body in asked:
-                found[verb][0].append(ours.ask(f"/{verb}", body))
+                found[verb][0].append(_watched(ours, service[1], f"/{verb}", body))
             for verb, body in asked:
                 found[verb][1].append(theirs.ask(f"/{verb}", body))
     return found
+
+
+def _watched(service: _Connection, pid: int, path: str, body: bytes) -> Asked:
+    """Ask, and look up what it cost the service's main thread."""
+    before = _share(pid)
+    took = service.ask(path, body)
+    ran_ns, waited_ns = (b - a for a, b in zip(before, _share(pid), strict=True))
+    return Asked(took, ran_ns / 1e6, waited_ns / 1e6)
+
+
+def _share(pid: int) -> tuple[int, int]:
+    """Return how long a main thread ran and waited for a core so far, in nanoseconds."""
+    ran, waited, _ = Path(f"/proc/{pid}/schedstat").read_text().split()
+    return int(ran), int(waited)
 
 
 def _histogram(health: str) -> dict[tuple[str, str], float]:
@@ -134,11 +160,28 @@ def _body(verb: str, cluster: Cluster, number: int, count: int) -> bytes:
     return msgspec.json.encode({"Pod": pod, "Nodes": None, "NodeNames": names})
 
 
-def _row(verb: str, count: int, ours: list[float], theirs: list[float]) -> str:
-    cuts = quantiles(ours, n=100)
+def _row(verb: str, count: int, ours: list[Asked], theirs: list[float]) -> str:
+    cuts = quantiles([asked.took for asked in ours], n=100)
     ratio = cuts[49] / quantiles(theirs, n=100)[49]
     times = "".join(f"{cuts[percent - 1]:7.2f}ms" for percent in (50, 90, 99))
-    return f"  {verb:11}{count:6}{times}{ratio:12.1f}"
+    return f"  {verb:11}{count:6}{times}{ratio:12.1f}{_alone(ours)}"
+
+
+def _alone(ours: list[Asked]) -> str:
+    """Return what requests cost the service, and how long they took without the waiting."""
+    spent = fmean(asked.spent for asked in ours)
+    cuts = quantiles([asked.took - asked.waited for asked in ours], n=100)
+    return f"{spent:7.2f}ms{cuts[49]:14.2f}ms{cuts[98]:7.2f}ms"
+
+
+class Asked(NamedTuple):
+    """One request, in milliseconds."""
+
+    took: float
+    spent: float
+    """Processor time of the service's main thread."""
+    waited: float
+    """How long that thread was ready to run and had no core."""
 
 
 class _Connection:

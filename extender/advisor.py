@@ -22,7 +22,7 @@ from common.contract import under_maintenance
 from common.load import Basis, Load, PodLoad
 from common.metrics import Metrics
 from extender import filtering, preemption
-from extender.asking import AskedPod, Filtered, Victims
+from extender.asking import AskedPod, Filtered, Marks, Victims
 from extender.assumed import Assumed
 from extender.explaining import NodeRow, explain
 from extender.intents import Guidance, Held
@@ -131,7 +131,8 @@ class Advisor:
             scores = equal_scores(names)
         else:
             found = overlay.scores(names, demand)
-            scores, best = found.tolist(), best or names[likeliest(found, pod.uid)]
+            scores = Marks(found.tolist(), overlay.written(names, found))
+            best = best or names[likeliest(found, pod.uid)]
         if best is not None:
             self._assume(pod, best, demand)
         return scores if target is None else _preferring(target, names, scores)

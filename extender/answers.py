@@ -14,13 +14,15 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
-from extender.asking import Filtered, Victims
+from extender.asking import Filtered, Marks, Victims
+from extender.scoring import BEST
 from extender.wire import NameLists, Question
 
 _ENCODER: Final = msgspec.json.Encoder()
 _FIRST: Final = b'[{"Host":'
 _BETWEEN: Final = {score: b',"Score":%d},{"Host":' % score for score in range(11)}
 _LAST: Final = {score: b',"Score":%d}]' % score for score in range(11)}
+_AROUND: Final = len(b'{"Host":,"Score":0}')
 
 
 def filter_answer(question: Question, verdict: Filtered, lists: NameLists) -> bytes:
@@ -64,11 +66,25 @@ def prioritize_answer(
     """
     if not names and not scores:
         return b"[]"
+    if isinstance(scores, Marks) and (whole := _whole(scores, names_json)):
+        return whole
     parts = [b""] * (2 * len(names))
     parts[::2] = _quoted(names, names_json)
     parts[1::2] = map(_BETWEEN.__getitem__, scores)
     parts[-1] = _LAST[scores[-1]]
     return _FIRST + b"".join(parts)
+
+
+def _whole(scores: Marks, names_json: bytes) -> bytes:
+    """Return the answer that came with the scores, if it has the names as they came.
+
+    Names that came in another form than the shortest, with spaces between or characters
+    spelt out, make a text of another length.
+    """
+    if scores.written is None:
+        return b""
+    length = len(names_json) + _AROUND * len(scores) + scores.count(BEST)
+    return scores.written if len(scores.written) == length else b""
 
 
 def _quoted(names: Sequence[str], names_json: bytes) -> Sequence[bytes]:

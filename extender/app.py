@@ -24,6 +24,7 @@ from common import __version__
 from common.clock import Clock
 from common.metrics import Metrics
 from extender.asking import Verdicts
+from extender.corking import CorkedProtocol
 from extender.desk import Desk
 from extender.errors import BadRequest, ClientGone, Reason
 from extender.right_of_way import RightOfWay
@@ -76,7 +77,11 @@ def make_app(
 
 def server_options(tls: ServerTls | None = None) -> dict[str, Any]:
     """Return how uvicorn has to serve the application, for `common.health.serving`."""
-    options: dict[str, Any] = {"timeout_keep_alive": _KEEP_ALIVE_S, "backlog": _BACKLOG}
+    options: dict[str, Any] = {
+        "http": CorkedProtocol,
+        "timeout_keep_alive": _KEEP_ALIVE_S,
+        "backlog": _BACKLOG,
+    }
     if tls is not None:
         options["ssl_context_factory"] = lambda *_: tls.context
     return options

@@ -6,7 +6,7 @@ HTTP or JSON. A decision may raise: the service then answers as if it had no opi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -32,6 +32,17 @@ class Filtered(msgspec.Struct, frozen=True):
     """Those that stay, in the order in which they came; names given twice stay twice."""
     failed: Mapping[str, str]
     """Why the others do not: constant words, they are counted and shown to people."""
+
+
+class Marks(list[int]):
+    """Scores that come with the answer that tells them."""
+
+    __slots__ = ("written",)
+
+    def __init__(self, scores: Iterable[int], written: bytes | None) -> None:
+        super().__init__(scores)
+        self.written = written
+        """A HostPriorityList, with the names in their shortest form; None if there is none."""
 
 
 class Victims(msgspec.Struct):

@@ -11,14 +11,12 @@ from typing import Final
 
 import numpy as np
 
-from common.cluster.records import NodeRecord
 from common.cluster.resources import Resources
 from extender.asking import AskedPod, Filtered, Verdicts, Victims
 from extender.guides import ALL_SHOWN_BELOW, Guides
 from extender.scoring import Board
 from extender.scoring.board import ASKED_CPU, ASKED_MEM, ONE_CPU, ONE_MEM
 
-_KEEPS_OUT: Final = frozenset({"NoSchedule", "NoExecute"})
 _ROUNDING: Final = 1e-9
 
 
@@ -61,11 +59,4 @@ def could_take(board: Board, asked: Resources) -> int:
     room = (table[ASKED_CPU] + asked.cpu_milli * table[ONE_CPU] <= 1.0 + _ROUNDING) & (
         table[ASKED_MEM] + asked.mem_bytes * table[ONE_MEM] <= 1.0 + _ROUNDING
     )
-    opened = np.fromiter((_is_open(view.node) for view in board.views), np.bool_, len(board.views))
-    return int(np.count_nonzero(room & opened))
-
-
-def _is_open(node: NodeRecord) -> bool:
-    if not node.ready or node.unschedulable:
-        return False
-    return not any(taint.effect in _KEEPS_OUT for taint in node.taints)
+    return int(np.count_nonzero(room & board.opened[:-1]))

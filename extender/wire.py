@@ -150,25 +150,43 @@ class NameLists:
 
 
 class PodReader:
-    """Reads the pod of a request: from the cache if it is there, else from the request."""
+    """Reads the pod of a request: from the cache if it is there, else from the request.
+
+    `prioritize` is sent the very pod that `filter` was, so the last one is remembered.
+    """
 
     def __init__(self, lookup: Lookup) -> None:
         self._lookup = lookup
         self._shared = Interner()
+        self._last: tuple[bytes, _PodHead] = (b"", _PodHead())
+        self._last_parsed: tuple[bytes, PodRecord | None] = (b"", None)
 
     def read(self, data: Raw) -> AskedPod:
         """Return the pod; raise `UnreadablePod` if only its contents are nonsense."""
-        head = _decoded(_POD_HEAD, data, "Pod")
+        text = bytes(data)
+        head = self._head(text)
         meta, uid = head.metadata, PodUid(head.metadata.uid)
         return AskedPod(
             namespace=meta.namespace,
             name=meta.name,
             uid=uid,
             nominated_node=NodeName(head.status.nominated_node_name),
-            record=self._lookup(uid) or self._parsed(data),
+            record=self._lookup(uid) or self._parsed(text),
         )
 
-    def _parsed(self, data: Raw) -> PodRecord:
+    def _head(self, data: bytes) -> _PodHead:
+        if self._last[0] != data:
+            self._last = data, _decoded(_POD_HEAD, data, "Pod")
+        return self._last[1]
+
+    def _parsed(self, data: bytes) -> PodRecord:
+        known, record = self._last_parsed
+        if record is None or known != data:
+            record = self._record(data)
+            self._last_parsed = data, record
+        return record
+
+    def _record(self, data: bytes) -> PodRecord:
         pod = _decoded(_POD, data, "Pod")
         try:
             return pod_record(pod, self._shared)

@@ -4,7 +4,7 @@ Pure: beliefs in, numbers out. `Board` holds what is believed of every node, `Ov
 what was answered or promised since, and the curve turns both into 0 to 10.
 """
 
-from extender.scoring.board import Board, Newcomers, ScoreSettings
+from extender.scoring.board import STRANGER, Board, Newcomers, ScoreSettings
 from extender.scoring.curve import BEST, FULL, NEUTRAL, likeliest
 from extender.scoring.overlay import Demand, Overlay, Tally
 
@@ -12,6 +12,7 @@ __all__ = [
     "BEST",
     "FULL",
     "NEUTRAL",
+    "STRANGER",
     "Board",
     "Demand",
     "Newcomers",

@@ -7,6 +7,10 @@ Newcomers are pods that nobody has measured and no sibling vouches for: only the
 requests speak for them, and those may be far too low. Each counts for at least
 `newPodFloor` percent of its node until it is measured, so that a burst of pods that ask for
 little and use much is spread over the cluster before the first measurement arrives.
+
+What every request needs of a node and only a change of the node can change is made here
+too, in the thread that makes boards: its place by name, whether it takes pods, and its
+entry in an answer.
 """
 
 from __future__ import annotations
@@ -20,9 +24,11 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from common.cluster.records import NodeRecord
 from common.cluster.snapshot import NodeView, Snapshot
 from common.load import Basis, LoadView, NodeLoad
 from extender.scoring.curve import Figures, Mask
+from extender.scoring.entries import Entries
 
 Rows = npt.NDArray[np.intp]
 
@@ -41,6 +47,7 @@ STRANGER: Final = -1
 """The row of a name that nobody knows: the last column, which says nothing."""
 
 _NOTHING: Final = (0.0,) * _FIGURES
+_KEEPS_OUT: Final = frozenset({"NoSchedule", "NoExecute"})
 
 
 class Believed(Protocol):
@@ -89,6 +96,9 @@ class Board:
     table: Figures
     """One column per node, and one more for strangers."""
     known: Mask
+    opened: Mask
+    """Which nodes take pods that tolerate nothing."""
+    entries: Entries
 
     @classmethod
     def after(cls, previous: Board | None, belief: Believed, settings: ScoreSettings) -> Board:
@@ -113,6 +123,8 @@ class Board:
             newcomers=redrawn.newcomers,
             table=redrawn.table,
             known=redrawn.known,
+            opened=redrawn.opened,
+            entries=base.entries,
         )
 
     @property
@@ -122,8 +134,11 @@ class Board:
 
     def rows(self, names: Sequence[str]) -> Rows:
         """Return the rows of these nodes; `STRANGER` for those that nobody knows."""
-        found = map(self.index.get, names, repeat(STRANGER))
-        return np.fromiter(found, np.intp, len(names))
+        try:
+            return np.fromiter(map(self.index.__getitem__, names), np.intp, len(names))
+        except KeyError:
+            found = map(self.index.get, names, repeat(STRANGER))
+            return np.fromiter(found, np.intp, len(names))
 
 
 class _Redrawn(NamedTuple):
@@ -132,6 +147,7 @@ class _Redrawn(NamedTuple):
     newcomers: list[Newcomers]
     table: Figures
     known: Mask
+    opened: Mask
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,6 +161,8 @@ class _Base:
     newcomers: Sequence[Newcomers]
     table: Figures
     known: Mask
+    opened: Mask
+    entries: Entries
 
     def redrawn(
         self,
@@ -156,12 +174,15 @@ class _Base:
     ) -> _Redrawn:
         """Return the figures with these rows computed anew; the base stays as it was."""
         if not rows:
-            return _Redrawn(list(self.newcomers), self.table, self.known)
-        made = _Redrawn(list(self.newcomers), self.table.copy(), self.known.copy())
+            return _Redrawn(list(self.newcomers), self.table, self.known, self.opened)
+        made = _Redrawn(
+            list(self.newcomers), self.table.copy(), self.known.copy(), self.opened.copy()
+        )
         new = [_newcomers(views[i], loads[i], belief, settings) for i in rows]
         columns = [_column(views[i], loads[i], n, settings) for i, n in zip(rows, new, strict=True)]
         made.table[:, rows] = np.array(columns).T
         made.known[rows] = [_is_known(loads[i]) for i in rows]
+        made.opened[rows] = [_is_open(views[i].node) for i in rows]
         for row, found in zip(rows, new, strict=True):
             made.newcomers[row] = found
         return made
@@ -173,7 +194,15 @@ def _base(previous: Board | None, names: Sequence[str]) -> _Base:
     old = previous
     if old.names == names:
         return _Base(
-            old.names, old.index, old.views, old.loads, old.newcomers, old.table, old.known
+            old.names,
+            old.index,
+            old.views,
+            old.loads,
+            old.newcomers,
+            old.table,
+            old.known,
+            old.opened,
+            old.entries,
         )
     columns = np.append(old.rows(names), STRANGER)
     places = columns[:-1].tolist()
@@ -185,22 +214,40 @@ def _base(previous: Board | None, names: Sequence[str]) -> _Base:
         [old.newcomers[i] if i != STRANGER else NONE_NEW for i in places],
         old.table[:, columns],
         old.known[columns],
+        old.opened[columns],
+        Entries(names),
     )
 
 
 def _blank(names: Sequence[str]) -> _Base:
     nobody: list[None] = [None] * len(names)
-    figures = np.zeros((_FIGURES, len(names) + 1))
-    known = np.zeros(len(names) + 1, np.bool_)
-    return _Base(names, _index(names), nobody, nobody, [NONE_NEW] * len(names), figures, known)
+    return _Base(
+        names,
+        _index(names),
+        nobody,
+        nobody,
+        [NONE_NEW] * len(names),
+        np.zeros((_FIGURES, len(names) + 1)),
+        np.zeros(len(names) + 1, np.bool_),
+        np.zeros(len(names) + 1, np.bool_),
+        Entries(names),
+    )
 
 
 def _index(names: Sequence[str]) -> Mapping[str, int]:
-    return {name: row for row, name in enumerate(names)}
+    # Copies, for they lie side by side: names that lie where their nodes were read, all over
+    # the memory of a large cluster, take twice as long to look up.
+    return {name.encode().decode(): row for row, name in enumerate(names)}
 
 
 def _is_known(load: NodeLoad | None) -> bool:
     return load is not None and load.why is None
+
+
+def _is_open(node: NodeRecord) -> bool:
+    if not node.ready or node.unschedulable:
+        return False
+    return not any(taint.effect in _KEEPS_OUT for taint in node.taints)
 
 
 def _column(

@@ -127,6 +127,10 @@ class Overlay:
         found = scores(judged.use, judged.requested)
         return with_unknown(found, self.board.known.take(judged.rows))
 
+    def written(self, names: Sequence[str], found: Scores) -> bytes | None:
+        """Return the answer that tells these scores; none if one of the nodes is a stranger."""
+        return self.board.entries.written(self._rows(names), found)
+
     def all_scores(self, pod: Demand) -> list[int]:
         """Return the score of every node of the board, as if all were asked about."""
         names = self.board.names

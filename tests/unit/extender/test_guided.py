@@ -117,6 +117,14 @@ def test_nodes_that_could_be_shown_are_open_and_have_room(
     assert could_take(board_with(**node), asked) == count
 
 
+def test_a_node_that_closes_or_joins_counts_from_the_next_board_on() -> None:
+    world = AdvisorWorld()
+    for name, closed, count in (("b", False, 1), ("a", False, 2), ("b", True, 1), ("c", True, 1)):
+        made = build.node(name, cpu="10", memory="10Gi", unschedulable=closed)
+        world.state.nodes.upsert(wire_node(made))
+        assert could_take(world.refresh(), Resources(cpu_milli=100)) == count
+
+
 def test_what_pods_ask_for_already_is_not_room() -> None:
     world = AdvisorWorld()
     world.node("n1")

@@ -143,6 +143,30 @@ class TestPods:
         with pytest.raises(UnreadablePod, match="default/web"):
             PodReader(nothing_known).read(Raw(go_json(a_pod() | spoil)))
 
+    def test_a_pod_that_is_asked_about_again_is_the_same(self) -> None:
+        reader, data = PodReader(nothing_known), go_json(a_pod("web"))
+        first = reader.read(Raw(data))
+        assert reader.read(Raw(data)) == first
+        other = reader.read(Raw(go_json(a_pod("db"))))
+        assert (other.name, other.record.key) == ("db", "default/db")
+        assert reader.read(Raw(data)) == first
+
+    def test_what_the_watch_tells_between_two_questions_counts(self) -> None:
+        known: list[PodRecord | None] = [None]
+        reader, data = PodReader(lambda _: known[0]), Raw(go_json(a_pod("web")))
+        parsed = reader.read(data).record
+        known[0] = PodReader(nothing_known).read(Raw(go_json(a_pod("db")))).record
+        assert reader.read(data).record is known[0]
+        known[0] = None
+        assert reader.read(data).record == parsed
+
+    def test_contents_that_make_no_sense_make_none_when_they_come_again(self) -> None:
+        spoilt = {"spec": {"containers": [{"resources": {"requests": {"cpu": "lots"}}}]}}
+        reader, data = PodReader(nothing_known), Raw(go_json(a_pod() | spoilt))
+        for _ in range(2):
+            with pytest.raises(UnreadablePod):
+                reader.read(data)
+
     def test_wrong_types_are(self) -> None:
         with pytest.raises(BadRequest) as caught:
             PodReader(nothing_known).read(Raw(go_json(a_pod() | {"spec": []})))
