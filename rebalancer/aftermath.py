@@ -3,7 +3,7 @@
 A finished Migration is looked at once both of its nodes have samples that are newer than its
 end and nothing else is on its way from or to them. What was predicted stands in the
 Migration itself, so a new leader goes on where the old one stopped. Nothing depends on the
-result: it is there to be read, in the metrics and in the Migration's status.
+result: it is there to be read, in the metrics, in the Migration's status and in an Event.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from common.load import LoadView, NodeLoad
 from common.metrics import Metrics
 from common.observer import Belief
 from rebalancer.choosing import nodes_of
+from rebalancer.migration.announcing import Announcer, EventRecorder
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -118,6 +119,7 @@ class Aftermath:
         look: Callable[[], Awaitable[Belief]],
         client: StatusClient,
         *,
+        recorder: EventRecorder,
         clock: Clock,
         metrics: Metrics,
         patience_s: float,
@@ -126,6 +128,7 @@ class Aftermath:
         """Ask every `every_s`; a Migration that ended `patience_s` ago is let be."""
         self._look = look
         self._client = client
+        self._announcer = Announcer(recorder)
         self._clock = clock
         self._patience_s = patience_s
         self._every_s = every_s
@@ -141,7 +144,10 @@ class Aftermath:
     async def run(self) -> None:
         """Look after moves for ever."""
         while True:
-            await self.look()
+            try:
+                await self.look()
+            except Exception:  # the next look starts from the cluster again
+                log.exception("aftermath not looked at")
             await self._clock.sleep(self._every_s)
 
     async def look(self) -> None:
@@ -181,6 +187,7 @@ class Aftermath:
         if migration.outcome == Outcome.AS_PLANNED:
             for node, resource, points in errors(predicted, actual):
                 self._errors.labels(node, resource).observe(points)
+        self._announcer.measured(migration, predicted, actual)
         log.info(
             "aftermath",
             pod=f"{migration.namespace}/{migration.pod_name}",

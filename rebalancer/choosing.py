@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from common.cluster.migrations import MigrationRecord, Phase
+from common.cluster.migrations import MigrationRecord, Phase, Step
 from common.cluster.records import NodeName, PodUid
 from common.config import Mode, RebalancerConfiguration, Strategy
 from common.load import Load, LoadView
@@ -188,6 +188,10 @@ def in_the_way(
     failed = migration.phase == Phase.FAILED
     if not failed or migration.withdrawn or migration.replacement_uid:
         return Refusal("Migrated", "it was moved just now", for_good=False)
+    if migration.replacement_name and not migration.done(Step.CLEANED_UP):
+        # Nobody would know of the copy any more.
+        words = "the copy of its last move is still to be taken back"
+        return Refusal("Migrating", words, for_good=False)
     rest = config.rescheduling_interval if maintenance else config.workload_cooldown
     ended_s = migration.created_s if migration.finished_s is None else migration.finished_s
     if now_s - ended_s >= rest.seconds:

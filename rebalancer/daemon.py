@@ -170,13 +170,18 @@ class Daemon:
         """The last plan, with what became of it."""
         return self.show.plan
 
+    @property
+    def latest(self) -> Belief | None:
+        """What was last seen in this term."""
+        return self._latest
+
     def resting(self) -> bool:
         """Tell whether too little is known about load to move anything for it."""
         return self._latest is None or self._latest.load.resting
 
     async def run(self) -> None:
         """Cycle until cancelled; a term of leading."""
-        self._decider = None
+        self._decider = self._latest = None
         try:
             while True:
                 began_s = self._clock.monotonic()

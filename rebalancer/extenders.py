@@ -129,10 +129,9 @@ class ExtenderView(msgspec.Struct, frozen=True):
 class Extenders:
     """Remembers the Leases and when each was seen to be renewed."""
 
-    def __init__(self, clock: Clock, *, namespace: str = "") -> None:
-        """Look at Leases of one namespace; the empty one stands for all."""
+    def __init__(self, clock: Clock) -> None:
+        """Listen to Leases; those of one namespace only are read (`lease_reading`)."""
         self._clock = clock
-        self._namespace = namespace
         self._replicas: dict[str, Replica] = {}
         self._gone: dict[str, Replica] = {}
         self._renewed_s: dict[str, float] = {}
@@ -140,7 +139,7 @@ class Extenders:
     def told(self, old: LeaseRecord | None, new: LeaseRecord | None) -> None:
         """Take note of a Lease that came, changed or went; a listener of the table."""
         lease = new or old
-        if lease is None or not self._is_an_extenders(lease):
+        if lease is None or not lease.name.startswith(EXTENDER_LEASE_PREFIX):
             return
         if new is None:
             self._bury(lease)
@@ -174,10 +173,6 @@ class Extenders:
         self._gone = {key: each for key, each in self._gone.items() if each.told_s >= since_s}
         if (found := self._replicas.pop(lease.key, None)) is not None:
             self._gone[lease.key] = found
-
-    def _is_an_extenders(self, lease: LeaseRecord) -> bool:
-        ours = not self._namespace or lease.namespace == self._namespace
-        return ours and lease.name.startswith(EXTENDER_LEASE_PREFIX)
 
 
 class Guidance(msgspec.Struct, frozen=True, kw_only=True):

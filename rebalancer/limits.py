@@ -21,8 +21,14 @@ from common.cluster.records import PodRecord
 from common.cluster.snapshot import Snapshot
 from common.config import Mode, RebalancerConfiguration, Strategy
 from common.contract import under_maintenance
+from common.load import NodeLoad
 from rebalancer.evictability import Purpose, took_place
+from rebalancer.goals import MARGIN, Ceiling, Dimension
 from rebalancer.reasons import Refusal
+from rebalancer.strategies.participation import CONTROL_PLANE_LABELS
+from rebalancer.strategies.pools import percent
+from rebalancer.strategies.resource_optimization import allowed
+from rebalancer.strategies.words import NAMES
 
 FEW_REPLICAS: Final = 4
 """Below so many replicas, one of them moves at a time."""
@@ -48,6 +54,8 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     now_s: float
     guided: bool
     """The pod's scheduler has asked an extender."""
+    filled: NodeLoad | None = None
+    """The target with this pod and those that are ahead; none where its load is not known."""
 
     @property
     def purpose(self) -> Purpose:
@@ -126,11 +134,28 @@ def target_takes_pods(start: Start) -> Refusal | None:
         return Refusal("TargetGone", f"{name} is not there any more")
     if under_maintenance(view.node.labels):
         return Refusal("TargetUnderMaintenance", f"{name} is to be emptied itself")
+    if any(label in view.node.labels for label in CONTROL_PLANE_LABELS):
+        return Refusal("TargetControlPlane", f"{name} is a control-plane node")
     if view.node.unschedulable:
         return Refusal("TargetCordoned", f"{name} takes no pods")
     if not view.node.ready:
         return Refusal("TargetNotReady", f"{name} is not Ready", for_good=False)
     return None
+
+
+def target_stays_under_its_ceilings(start: Start) -> Refusal | None:
+    """Others may have come meanwhile, or what is there may use more than when it was planned."""
+    load = start.filled
+    if load is None:
+        return None
+    ceiling = Ceiling(start.config.cpu_threshold, start.config.memory_threshold)
+    over = [d for d in Dimension if percent(load, d) > allowed(ceiling, d) + MARGIN]
+    if not over:
+        return None
+    use = " and ".join(
+        f"{percent(load, d):.0f} % {NAMES[d]} (allowed {allowed(ceiling, d):g} %)" for d in over
+    )
+    return Refusal("TargetTooFull", f"{load.name} would use {use}", for_good=False)
 
 
 def max_reschedule_pods(start: Start) -> Refusal | None:
@@ -202,6 +227,7 @@ LIMITS: Final[tuple[Rule, ...]] = (
     owner_is_as_said,
     node_is_still_to_be_emptied,
     target_takes_pods,
+    target_stays_under_its_ceilings,
     max_reschedule_pods,
     max_in_flight_per_node,
     maintenance_parallelism,

@@ -144,7 +144,7 @@ class _Parts:
             clock=clock,
             metrics=metrics,
             resting=lambda: self.daemon.resting(),
-            namespace=_namespace(config),
+            belief=lambda: self.daemon.latest,
         )
         self.daemon = Daemon(
             observer=observer,
@@ -182,6 +182,7 @@ class _Parts:
             metrics=metrics,
             rng=random.Random(),
             why_blind=observer.reader.why_not_synced,
+            leads=self._leads,
         )
         maintenance = Maintenance(
             client,
@@ -195,6 +196,7 @@ class _Parts:
         aftermath = Aftermath(
             self.daemon.believe,
             client,
+            recorder=self._recorder,
             clock=clock,
             metrics=metrics,
             patience_s=config.metric_expiry.seconds,

@@ -22,6 +22,7 @@ from common.cluster.snapshot import Snapshot
 from common.cluster.state import ClusterState
 from common.config import RebalancerConfiguration, load_settings_hash
 from common.metrics import Metrics
+from common.observer import Belief
 from rebalancer.breaker import BreakerState, History, Signs, alarmed, blocks, history_of
 from rebalancer.evictability import Context, Past, Purpose, judge, past_of, took_place
 from rebalancer.extenders import (
@@ -36,6 +37,7 @@ from rebalancer.extenders import (
 from rebalancer.limits import Start, against, ahead_of, purpose_of
 from rebalancer.migration.scene import Scene
 from rebalancer.reasons import Refusal
+from rebalancer.under_way import target_with
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -58,14 +60,15 @@ class SteeringRules:
         clock: Clock,
         metrics: Metrics,
         resting: Callable[[], bool] = _knows_enough,
-        namespace: str = "",
+        belief: Callable[[], Belief | None] = lambda: None,
     ) -> None:
-        """Listen to the Leases of `namespace`; `resting` tells that too little load is known."""
+        """Answer from now on; `resting` tells that too little load is known."""
         self._state = state
         self._config = config
         self._clock = clock
         self._resting = resting
-        self._extenders = Extenders(clock, namespace=namespace)
+        self._belief = belief
+        self._extenders = Extenders(clock)
         for lease in state.snapshot().leases.values():
             self._extenders.told(None, lease)
         state.leases.listen(self._extenders.told)
@@ -179,15 +182,17 @@ class SteeringRules:
     def _start(self, migration: MigrationRecord, pod: PodRecord, snapshot: Snapshot) -> Start:
         others = [m for m in snapshot.migrations.values() if m.uid != migration.uid]
         self._forget(migration, others)
+        ahead, belief = ahead_of(migration, others, self._begun), self._belief()
         return Start(
             migration=migration,
             pod=pod,
             others=others,
-            ahead=ahead_of(migration, others, self._begun),
+            ahead=ahead,
             snapshot=snapshot,
             config=self._config(),
             now_s=self._clock.now(),
             guided=self._extenders.view().guided(pod.shape.scheduler_name) is not None,
+            filled=None if belief is None else target_with(migration, pod, ahead, belief),
         )
 
     def _context(self, start: Start) -> Context:
@@ -273,11 +278,17 @@ class SteeringRules:
 
 def _past(start: Start) -> Past:
     """Return what moved lately; moves of one plan do not make each other rest."""
-    mine, plan = start.migration, start.migration.plan_id
+    mine = start.migration
     kin = [
         m
         for m in start.others
         if m.workload_uid == mine.workload_uid or m.replacement_uid == mine.pod_uid
     ]
-    other_plans = (m for m in kin if not plan or m.plan_id != plan)
+    other_plans = (m for m in kin if not _of_one_plan(m, mine))
     return Past(past_of(other_plans).workload_moved_s, past_of(kin).lineage_moved_s)
+
+
+def _of_one_plan(other: MigrationRecord, mine: MigrationRecord) -> bool:
+    """Anybody can write any plan id; what was asked for after the other's end is another plan."""
+    named = bool(mine.plan_id) and other.plan_id == mine.plan_id
+    return named and (other.finished_s is None or mine.created_s <= other.finished_s)

@@ -8,21 +8,22 @@ a pod that is gone no longer counts there, and a replacement that has a node doe
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from common.cluster.migrations import MigrationRecord
-from common.cluster.records import NodeName
+from common.cluster.records import NodeName, PodRecord
 from common.cluster.resources import Resources
 from common.cluster.snapshot import Snapshot
 from common.load import Load, LoadView, NodeLoad
 from common.observer import Belief
 
 
-def as_if_done(belief: Belief) -> LoadView:
-    """Return the load with every open Migration carried out; the same view if there is none."""
-    changes = list(_changes(belief))
+def as_if_done(belief: Belief, migrations: Iterable[MigrationRecord] | None = None) -> LoadView:
+    """Return the load with open Migrations carried out, all unless told which."""
+    some = belief.snapshot.migrations.values() if migrations is None else migrations
+    changes = list(_changes(belief, [migration for migration in some if migration.open]))
     if not changes:
         return belief.load
     nodes = dict(belief.load.nodes)
@@ -37,25 +38,43 @@ def as_if_done(belief: Belief) -> LoadView:
 
 def on_their_way(snapshot: Snapshot) -> Iterator[MigrationRecord]:
     """Yield the open Migrations whose replacement is on no node yet."""
-    for migration in _open(snapshot.migrations.values()):
-        found = snapshot.pods.get(migration.replacement_uid)
-        if found is None or not found.node:
+    for migration in snapshot.migrations.values():
+        if migration.open and not _has_arrived(migration, snapshot):
             yield migration
 
 
-def _changes(belief: Belief) -> Iterator[tuple[NodeName, int, Load]]:
+def target_with(
+    migration: MigrationRecord, pod: PodRecord, ahead: Iterable[MigrationRecord], belief: Belief
+) -> NodeLoad | None:
+    """Return the load of a target after other moves and this one; None where it is not known."""
+    node = as_if_done(belief, ahead).nodes.get(migration.target)
+    if node is None or not node.known:
+        return None
+    if _has_arrived(migration, belief.snapshot):
+        return node
+    found = belief.load.load_of(pod)
+    offered = belief.snapshot.nodes[migration.target].node.allocatable
+    return _changed(node, +1, Load(found.cpu_milli, found.mem_bytes), offered)
+
+
+def _changes(
+    belief: Belief, migrations: Sequence[MigrationRecord]
+) -> Iterator[tuple[NodeName, int, Load]]:
     snapshot, load = belief.snapshot, belief.load
-    for migration in _open(snapshot.migrations.values()):
+    for migration in migrations:
         pod = snapshot.pods.get(migration.pod_uid)
         if pod is not None and pod.node and not pod.finished:
             found = load.load_of(pod)
             yield pod.node, -1, Load(found.cpu_milli, found.mem_bytes)
-    for migration in on_their_way(snapshot):
-        yield migration.target, +1, Load(migration.load_cpu_milli, migration.load_mem_bytes)
+        if not _has_arrived(migration, snapshot):
+            wanted = Load(migration.load_cpu_milli, migration.load_mem_bytes)
+            yield migration.target, +1, wanted
 
 
-def _open(migrations: Iterable[MigrationRecord]) -> Iterator[MigrationRecord]:
-    return (migration for migration in migrations if migration.open)
+def _has_arrived(migration: MigrationRecord, snapshot: Snapshot) -> bool:
+    """Tell whether the replacement is on a node, and so in the load."""
+    found = snapshot.pods.get(migration.replacement_uid)
+    return found is not None and bool(found.node)
 
 
 def _changed(node: NodeLoad, sign: int, load: Load, offered: Resources) -> NodeLoad:

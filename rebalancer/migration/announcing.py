@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final, Protocol
 
-from common.cluster.migrations import MigrationRecord, Outcome, Step
+from common.cluster.migrations import MigrationRecord, NodeUse, Outcome, Step, Uses
 from common.config import Strategy
 from common.kube.events import EventType, ObjectRef
 
@@ -22,6 +22,7 @@ class Happened(StrEnum):
     NOT_REPLACED = "MigrationNotReplaced"
     MARK_REFUSED = "MigrationMarkRefused"
     CLEANUP_FAILED = "MigrationCleanupFailed"
+    MEASURED = "MigrationMeasured"
 
 
 class EventRecorder(Protocol):
@@ -55,14 +56,17 @@ class Announcer:
 
     def completed(self, migration: MigrationRecord, outcome: Outcome, words: str) -> None:
         """Tell it of the replacement, for the moved pod is gone."""
-        replaced = ObjectRef(
-            kind="Pod",
-            namespace=migration.namespace,
-            name=migration.replacement_pod,
-            uid=migration.replacement_uid,
-        )
         note = f"Replaces {migration.pod_name} of {migration.source}, {outcome.value}: {words}"
-        self._say(replaced, Happened.COMPLETED, note, related=_pod(migration))
+        self._say(_replacement(migration), Happened.COMPLETED, note, related=_pod(migration))
+
+    def measured(self, migration: MigrationRecord, predicted: Uses, actual: Uses) -> None:
+        """Tell of the replacement what the move was to do to both nodes, and what it did."""
+        nodes = (
+            _compared(migration.source, predicted.source, actual.source),
+            _compared(migration.target, predicted.target, actual.target),
+        )
+        note = "; ".join(filter(None, nodes))
+        self._say(_replacement(migration), Happened.MEASURED, note, related=_pod(migration))
 
     def not_replaced(self, migration: MigrationRecord, words: str) -> None:
         self._on_pod(migration, Happened.NOT_REPLACED, f"Needs no replacement: {words}")
@@ -105,6 +109,24 @@ class Announcer:
             action=_ACTION,
             related=related,
         )
+
+
+def _compared(node: str, expected: NodeUse | None, found: NodeUse | None) -> str:
+    if expected is None or found is None:
+        return ""
+    return (
+        f"{node} uses {found.cpu_percent:.0f} % CPU and {found.memory_percent:.0f} % memory, "
+        f"expected were {expected.cpu_percent:.0f} % and {expected.memory_percent:.0f} %"
+    )
+
+
+def _replacement(migration: MigrationRecord) -> ObjectRef:
+    return ObjectRef(
+        kind="Pod",
+        namespace=migration.namespace,
+        name=migration.replacement_pod,
+        uid=migration.replacement_uid,
+    )
 
 
 def _pod(migration: MigrationRecord) -> ObjectRef:

@@ -7,14 +7,14 @@ taken back only while the original is there and stays: of the two one always rem
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import structlog
 
 from common.clock import Clock
-from common.cluster.migrations import MigrationRecord, Phase, Step
-from common.cluster.records import FINISHED_PHASES, PodRecord
+from common.cluster.migrations import MigrationRecord, Phase, Step, migration_name
+from common.cluster.records import FINISHED_PHASES, PodRecord, PodUid
 from common.cluster.snapshot import Snapshot
 from common.cluster.state import ClusterState
 from common.contract import COPY_OF
@@ -44,6 +44,16 @@ _EARLY: Final = Refusal(
     "NotAcknowledged", "not every extender knows yet where the copy belongs", for_good=False
 )
 _GONE: Final = Refusal("OriginalGone", "the pod is not there any more, or ends")
+
+
+class _Pair(NamedTuple):
+    """A copy and the pod that it stands in for."""
+
+    namespace: str
+    copy: str
+    original: str
+    uid: str
+    """The original's."""
 
 
 class BarePods:
@@ -79,44 +89,62 @@ class BarePods:
         Raises KubeError when that could not be done now; asked again, it goes on. Who is not
         allowed to is not helped by asking: that is told, and left to the sweep.
         """
-        try:
-            await self._take_back(migration)
-        except Forbidden as error:
-            self._failed("CopyStays", error, for_good=True)
+        if migration.replacement_name:
+            await self._roll_back(_pair_of(migration))
 
     async def sweep(self, snapshot: Snapshot) -> None:
         """Take back copies of failed moves that came into being after their roll-back."""
         for migration in snapshot.migrations.values():
             if migration.phase == Phase.FAILED and _left_over(migration, snapshot):
-                try:
-                    await self.roll_back(migration, Scene(migration, snapshot, 0.0))
-                except KubeError as error:
-                    self._failed("CopyStays", error)
+                await self._swept(_pair_of(migration))
+
+    async def sweep_strays(self, snapshot: Snapshot) -> bool:
+        """Take back copies that no Migration tells of any more; tell whether all of it worked."""
+        found = [pair for pod in snapshot.pods.values() if (pair := _stray(pod, snapshot))]
+        return all([await self._swept(pair) for pair in found])
 
     async def run(self) -> None:
-        """Sweep now and then, for ever."""
+        """Sweep now and then, for ever.
+
+        Migrations may have vanished while nobody led; from now on that is noticed.
+        """
+        searched = False
         while True:
             try:
-                await self.sweep(self._state.snapshot())
+                snapshot = self._state.snapshot()
+                await self.sweep(snapshot)
+                searched = searched or await self.sweep_strays(snapshot)
             except Exception:  # the next sweep may go well
                 log.exception("copies not swept")
             await self._clock.sleep(SWEEP_EVERY_S)
 
-    async def _take_back(self, migration: MigrationRecord) -> None:
-        if not migration.replacement_name:
+    async def _swept(self, pair: _Pair) -> bool:
+        try:
+            await self._roll_back(pair)
+        except KubeError as error:
+            self._failed("CopyStays", error)
+            return False
+        return True
+
+    async def _roll_back(self, pair: _Pair) -> None:
+        try:
+            await self._take_back(pair)
+        except Forbidden as error:
+            self._failed("CopyStays", error, for_good=True)
+
+    async def _take_back(self, pair: _Pair) -> None:
+        found = await self._read(pair.namespace, pair.copy)
+        if found is None or not is_copy_of(found, pair.uid) or _ending(found):
             return
-        found = await self._read(migration.namespace, migration.replacement_name)
-        if found is None or not is_copy_of(found, migration.pod_uid) or _ending(found):
-            return
-        original = await self._read(migration.namespace, migration.pod_name)
-        if original is None or not _is_the_one(original, migration):
-            log.info("copy kept", pod=_key(migration), why="the original is gone")
+        original = await self._read(pair.namespace, pair.original)
+        if original is None or not _is_the_one(original, pair.uid):
+            log.info("copy kept", pod=f"{pair.namespace}/{pair.copy}", why="the original is gone")
             return
         await self._delete(found)
 
     async def _create(self, migration: MigrationRecord) -> Verdict:
         original = await self._read(migration.namespace, migration.pod_name)
-        if original is None or not _is_the_one(original, migration):
+        if original is None or not _is_the_one(original, migration.pod_uid):
             return Fail(_GONE)
         against = ", ".join(hindrances(original))
         if against:
@@ -182,9 +210,26 @@ def _left_over(migration: MigrationRecord, snapshot: Snapshot) -> bool:
     return original is not None and not original.terminating
 
 
-def _is_the_one(pod: Json, migration: MigrationRecord) -> bool:
+def _stray(pod: PodRecord, snapshot: Snapshot) -> _Pair | None:
+    """Return a copy with its original if the original stays and no Migration names the copy."""
+    uid = PodUid(pod.annotations.get(COPY_OF, ""))
+    original = snapshot.pods.get(uid) if uid else None
+    if original is None or original.terminating or original.namespace != pod.namespace:
+        return None
+    told = snapshot.migrations.get(migration_name(uid))
+    if told is not None and told.replacement_name == pod.name:
+        return None
+    return _Pair(pod.namespace, pod.name, original.name, uid)
+
+
+def _pair_of(migration: MigrationRecord) -> _Pair:
+    copied, uid = migration.replacement_name, migration.pod_uid
+    return _Pair(migration.namespace, copied, migration.pod_name, uid)
+
+
+def _is_the_one(pod: Json, uid: str) -> bool:
     """Tell whether this is the pod that is to move, and it is not on its way out."""
-    return bool(pod["metadata"]["uid"] == migration.pod_uid) and not _ending(pod)
+    return bool(pod["metadata"]["uid"] == uid) and not _ending(pod)
 
 
 def _ending(pod: Json) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 
 from common.cluster.migrations import MigrationRecord, Phase, Step
+from common.cluster.workloads import BudgetRecord
 from rebalancer.evictability import Budgets
 from rebalancer.migration.guarding import is_ours
 from rebalancer.migration.scene import Scene
@@ -25,9 +26,14 @@ def budget_refusal(scene: Scene) -> Refusal | None:
     return answer if isinstance(answer, Refusal) else None
 
 
+def budgets_of(scene: Scene) -> tuple[BudgetRecord, ...]:
+    """Return the budgets that cover the pod, as they are known now."""
+    return _near(scene).matching(scene.pod) if scene.pod is not None else ()
+
+
 def guard_stands(scene: Scene) -> bool:
     """Tell whether a budget of ours covers the pod; it gives way to any other."""
-    return scene.pod is not None and any(map(is_ours, _near(scene).matching(scene.pod)))
+    return any(map(is_ours, budgets_of(scene)))
 
 
 def _near(scene: Scene) -> Budgets:

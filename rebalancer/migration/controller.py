@@ -112,7 +112,9 @@ class MigrationController:
         eviction: EvictionDriver | None = None,
         settings: ControllerSettings | None = None,
         why_blind: Callable[[], str | None] = lambda: None,
+        leads: Callable[[], bool] = lambda: True,
     ) -> None:
+        """`leads` is asked anew before each step, and right before an eviction."""
         self._state = state
         self._config = config
         self._clock = clock
@@ -127,7 +129,7 @@ class MigrationController:
             steering=steering,
             guard=guard,
             replacer=replacer,
-            eviction=eviction or ApiEviction(client),
+            eviction=eviction or ApiEviction(client, leads),
             marks=Marks(client),
             announcer=announcer,
             config=config,
@@ -137,6 +139,7 @@ class MigrationController:
             clock=clock,
             rng=rng,
         )
+        self._leads = leads
         self._starting = asyncio.Lock()
         self._known: dict[str, MigrationRecord] = {}
         self._backoffs: dict[str, Backoff] = {}
@@ -179,7 +182,7 @@ class MigrationController:
 
     async def _advance(self, name: str) -> None:
         migration = self._desk.current(name)
-        while migration is not None:
+        while migration is not None and self._leads():
             self._known[name] = migration
             self._hands.meet(migration)
             migration = await self._once(migration)

@@ -5,11 +5,15 @@ pod has the same name, and an eviction that is repeated with its uid would kill 
 each attempt the pod is looked at; one that is gone, going, or another is no error but the
 end of the matter. The pod's own grace holds; ours may only lengthen it.
 
+Whether this process leads is asked last of all: it may have been stopped while it looked,
+and by now another decides what becomes of the pod.
+
 The answers are those of pkg/registry/core/pod/storage/eviction.go of Kubernetes v1.36.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
@@ -49,9 +53,11 @@ class Result(StrEnum):
     THERE = "there"
     """It was only looked at, and is there."""
     NOT_SENT = "not_sent"
-    """The pod could not be looked at, so nothing was asked."""
+    """The pod could not be looked at, or we do not lead any more: nothing was asked."""
     FAILED = "failed"
     """An attempt that may be repeated, with the same uid."""
+    UNSURE = "unsure"
+    """Nobody could tell whether the attempt failed: it is none until the pod is seen."""
     SEVERAL = "several"
     """More than one budget covers the pod, which the API server does not like."""
     REFUSED = "refused"
@@ -99,6 +105,7 @@ class EvictionClient(Protocol):
 
 
 _GONE: Final = Answer(Result.GONE, "the pod is gone")
+_DEPOSED: Final = Answer(Result.NOT_SENT, "this process does not lead any more")
 
 
 class _Meta(msgspec.Struct, rename="camel"):
@@ -123,14 +130,17 @@ class _Pod(msgspec.Struct):
 class ApiEviction:
     """Evicts through the Eviction API."""
 
-    def __init__(self, client: EvictionClient) -> None:
+    def __init__(self, client: EvictionClient, leads: Callable[[], bool] = lambda: True) -> None:
         self._client = client
+        self._leads = leads
 
     async def evict(self, victim: Victim) -> Answer:
         """Look at the pod and ask for its eviction if it is still the one."""
         seen = await self._see(victim)
         if isinstance(seen, Answer):
             return seen
+        if not self._leads():
+            return _DEPOSED
         return await self._ask(victim, _body(victim, seen))
 
     async def look(self, victim: Victim) -> Answer:
@@ -170,11 +180,14 @@ class ApiEviction:
 
     async def _after(self, victim: Victim, error: KubeError) -> Answer:
         """Tell from the pod what an answer means that says too little, or never came."""
+        failed = _failed(error)
         try:
             over = _over(await self._look(victim), victim)
         except (KubeError, msgspec.DecodeError):
-            over = None  # the next attempt looks again, before anything else
-        return over or _failed(error)
+            # The next attempt looks again, before anything else.
+            unsure = failed.result is Result.FAILED
+            return msgspec.structs.replace(failed, result=Result.UNSURE) if unsure else failed
+        return over or failed
 
 
 def _over(pod: _Pod | None, victim: Victim) -> Answer | None:

@@ -17,7 +17,6 @@ from common.clock import Clock
 from common.cluster.migrations import MigrationRecord, Phase, Step
 from common.cluster.records import PodRecord
 from common.config import RebalancerConfiguration
-from common.kube.backoff import Backoff
 from common.kube.errors import KubeError, NotFound
 from common.kube.resources import PODS
 from rebalancer.evictability import Purpose
@@ -29,6 +28,7 @@ from rebalancer.migration.budgeting import budget_refusal, guard_stands
 from rebalancer.migration.eviction import Answer, EvictionDriver, Result, Victim
 from rebalancer.migration.marks import Marking, Marks
 from rebalancer.migration.outcomes import landed
+from rebalancer.migration.patience import Patience
 from rebalancer.migration.scene import Scene
 from rebalancer.migration.seams import Guard, Replacer, Steering
 from rebalancer.migration.settings import ControllerSettings
@@ -89,12 +89,9 @@ class Hands:
         self._why_blind = why_blind
         self._answered = answered
         self._settings = settings
-        self._clock = clock
-        self._rng = rng
+        self._patience = Patience(settings, clock, rng)
         self._first_seen: dict[str, int] = {}
         self._mark_tries: dict[str, int] = {}
-        self._held: dict[str, tuple[float, Wait]] = {}
-        self._budget_backoff: dict[str, Backoff] = {}
 
     def meet(self, migration: MigrationRecord) -> None:
         """Take note of a Migration at its first sight: extenders must know that version."""
@@ -103,12 +100,12 @@ class Hands:
     def forget(self, migration: MigrationRecord) -> None:
         """Remember nothing of a Migration that is over."""
         self._first_seen.pop(migration.uid, None)
-        for kept in (self._mark_tries, self._held, self._budget_backoff):
-            kept.pop(migration.name, None)
+        self._mark_tries.pop(migration.name, None)
+        self._patience.forget(migration)
 
     async def check(self, scene: Scene) -> Verdict:
         """Ask limits, switches, gates and the budget whether the move may begin."""
-        refusal = self._why_not(scene)
+        refusal = self._why_not(scene, budget_refusal(scene))
         if refusal is not None:
             return _refused(refusal)
         return Proceed("Allowed", "limits, gates and budgets allow it")
@@ -127,10 +124,9 @@ class Hands:
 
     async def acknowledge(self, scene: Scene) -> Verdict:
         """Wait until every live extender knows the Migration."""
-        self.meet(scene.migration)
-        version = self._first_seen[scene.migration.uid]
-        refusal = self._steering.acknowledged(version, scene.scheduler())
+        refusal = self._unknown(scene)
         if refusal is None:
+            version = self._first_seen[scene.migration.uid]
             return Proceed("Acknowledged", f"extenders know resourceVersion {version}")
         return Fail(refusal) if refusal.for_good else self._soon(refusal)
 
@@ -138,16 +134,16 @@ class Hands:
         return await self._guard.protect(scene.migration, scene)
 
     async def evict(self, scene: Scene) -> Verdict:
-        """Ask all gates once more, then evict.
+        """Ask all gates and extenders once more, then evict.
 
-        A pod that the watch does not show alive is only looked at: the gates cannot judge
-        what they do not see.
+        An extender may have come back that knows less than those which were asked. A pod
+        that the watch does not show alive is only looked at: the gates cannot judge what
+        they do not see.
         """
-        held_s, why = self._held.get(scene.migration.name, (0.0, None))
-        left_s = held_s - self._clock.monotonic()
-        if why is not None and left_s > 0:
-            return Wait(why.reason, left_s)
-        if scene.alive and (refusal := self._why_not(scene)) is not None:
+        if (still := self._patience.left(scene)) is not None:
+            return still
+        besides = budget_refusal(scene) or self._unknown(scene)
+        if scene.alive and (refusal := self._why_not(scene, besides)) is not None:
             return _refused(refusal)
         victim = self._victim(scene.migration)
         attempt = self._eviction.evict if scene.alive else self._eviction.look
@@ -156,9 +152,9 @@ class Hands:
         verdict = self._judge(scene, answer)
         if isinstance(verdict, Wait) and scene.late:
             return Fail(Refusal("DeadlineExceeded", f"the deadline passed: {answer.words}"))
-        if isinstance(verdict, Wait) and verdict.retry_s is not None:
-            due_s = self._clock.monotonic() + verdict.retry_s
-            self._held[scene.migration.name] = (due_s, verdict)
+        if isinstance(verdict, Wait):
+            least_s = self._settings.budget_min_s if answer.result is Result.BUDGET else None
+            self._patience.hold(scene, verdict, least_s)
         return verdict
 
     async def replace(self, scene: Scene) -> Verdict:
@@ -217,11 +213,17 @@ class Hands:
         if await self._is_there(migration.namespace, migration.pod_name, migration.pod_uid):
             await self._replacer.roll_back(migration, scene)
 
-    def _why_not(self, scene: Scene) -> Refusal | None:
+    def _why_not(self, scene: Scene, besides: Refusal | None) -> Refusal | None:
         blind = self._why_blind()
         if blind is not None:
             return Refusal("CacheStale", f"the cluster is not seen clearly: {blind}", False)
-        return self._steering.may_start(scene.migration, scene, budget_refusal(scene))
+        return self._steering.may_start(scene.migration, scene, besides)
+
+    def _unknown(self, scene: Scene) -> Refusal | None:
+        """Return which living extender does not know of the Migration."""
+        self.meet(scene.migration)
+        version = self._first_seen[scene.migration.uid]
+        return self._steering.acknowledged(version, scene.scheduler())
 
     def _patience_s(self, migration: MigrationRecord) -> float:
         """Return how long after a binding it is worth waiting for evidence of guidance."""
@@ -256,28 +258,17 @@ class Hands:
             case Result.REFUSED | Result.SEVERAL:
                 return Fail(Refusal("EvictionRefused", answer.words))
             case Result.BUDGET:
-                return _later("PdbExhausted", answer, self._for_budget(migration))
+                return _later("PdbExhausted", answer, self._patience.for_budget(migration))
             case Result.THROTTLED:
                 return _later("Throttled", answer, self._settings.backoff_min_s)
             case Result.NOT_SENT:
                 return _later("NotSent", answer, self._settings.backoff_min_s)
+            case Result.UNSURE:
+                return _later("EvictionUnsure", answer, self._settings.backoff_min_s)
             case Result.THERE:
                 return _later("NotSeen", answer, self._settings.acknowledge_again_s)
-        waiting = _later("EvictionFailed", answer, self._after_attempt(migration))
+        waiting = _later("EvictionFailed", answer, self._patience.after_attempt(migration))
         return msgspec.structs.replace(waiting, counts=True)
-
-    def _for_budget(self, migration: MigrationRecord) -> float:
-        settings = self._settings
-        backoff = self._budget_backoff.setdefault(
-            migration.name,
-            Backoff(floor_s=settings.budget_min_s, cap_s=settings.budget_max_s, rng=self._rng),
-        )
-        return backoff.next_s()
-
-    def _after_attempt(self, migration: MigrationRecord) -> float:
-        settings = self._settings
-        ceiling_s = settings.backoff_min_s * 2.0 ** (migration.attempts + 1)
-        return self._rng.uniform(settings.backoff_min_s, min(ceiling_s, settings.backoff_max_s))
 
     async def _missing(self, scene: Scene) -> Verdict:
         """Tell a replacement that is gone from one that the watch has not shown yet."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from common.kube.resources import MIGRATIONS
 from rebalancer import crash
 from simulator import build
 from tests.support.closed_loop import closed_loop
@@ -79,3 +80,21 @@ async def test_whoever_starts_next_finishes_the_move_of_a_bare_pod(
         "rescheduled-alone-1800000000",
         "node-1",
     )
+
+
+@pytest.mark.parametrize("point", ["after-mark", "after-replace", "recorded-ready"])
+async def test_a_move_that_is_called_off_while_nobody_runs_leaves_nothing_behind(
+    point: str, rebalancers: Nursery, tmp_path: Path
+) -> None:
+    alone = build.pod("alone", labels={"app": "alone"}, node="node-0")
+    settings = {**SETTINGS, "barePods": "replace"}
+    async with closed_loop(tmp_path, alone) as loop:
+        [pod] = await loop.until_ready("alone", 1)
+        name = loop.plan(pod, "node-1", replacementName="rescheduled-alone-1800000000")
+        assert await rebalancers.dies(loop, point, **settings) == crash.EXIT_CODE
+        loop.store.delete(MIGRATIONS, name)
+        async with loop.rebalancer(**settings):
+            await loop.until(lambda: len(loop.pods("alone")) == 1, "the original is alone")
+    [left] = loop.pods("alone")
+    assert left["metadata"]["uid"] == name
+    assert loop.witness.evicted == []

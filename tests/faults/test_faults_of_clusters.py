@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,16 +15,19 @@ from common.contract import (
     RESCHEDULING_LABEL,
     SAFE_TO_EVICT,
 )
-from common.kube.resources import DEPLOYMENTS, PDBS, PODS
-from common.kube.timestamps import micro_time
+from common.kube.resources import DEPLOYMENTS, MIGRATIONS, PDBS, PODS
+from common.kube.timestamps import micro_time, parse_time
 from simulator import build
 from simulator.api import DeleteOptions
 from simulator.build import STOP_AFTER, Manifest
 from simulator.faults import NodeDeath, RejectPods
 from tests.support.closed_loop import Loop, closed_loop
+from tests.support.extender_stand import eventually
+from tests.support.loop_programs import figure
 from tests.support.migration_stand import condition
 
 WEB = build.deployment("web", 4)
+MOVING = "InProgress"
 SOON_S = 40.0
 """A deadline that comes while a test waits."""
 
@@ -256,6 +260,31 @@ async def test_a_kubelet_that_rejects_the_replacement_costs_one_eviction(tmp_pat
     assert loop.witness.evicted == [name]
 
 
+async def test_moves_that_go_wrong_stop_the_others_until_one_has_gone_well(tmp_path: Path) -> None:
+    breaker = {"minimum": 2, "halfOpenAfter": "30s"}
+    apps = [build.deployment(app, 4) for app in ("web", "api")]
+    async with (
+        closed_loop(tmp_path, *apps) as loop,
+        loop.rebalancer(breaker=breaker, workloadCooldown="0s"),
+    ):
+        await loop.until_ready("api", 4)
+        pods = [pod for pod in await loop.until_ready("web", 4) if not on(pod, "node-2")][:2]
+        reject = loop.cluster.faults.inject(RejectPods(node="node-2"))
+        wrong = await loop.until_ended(*[loop.plan(pod, "node-2") for pod in pods])
+        loop.cluster.faults.withdraw(reject)
+        assert set(loop.outcomes()) <= {"ReplacementLost", "BackOnSource"}
+        await loop.until_ready("web", 4)
+        later = [pod for pod in loop.ready("api") if not on(pod, "node-2")][:2]
+        peak = at_once(loop, "strategy")
+        names = [loop.plan(pod, "node-2") for pod in later]
+        await loop.until_says(names[0], "BudgetChecked", "BreakerOpen")
+        ended = await loop.until_ended(*names)
+    assert [status["outcome"] for status in ended] == ["AsPlanned"] * 2
+    assert max(peak) == 1, "the second one waits until the first has gone well"
+    opened_s = max(parse_time(status["finishedAt"]) for status in wrong)
+    assert min(parse_time(status["startedAt"]) for status in ended) >= opened_s + 30
+
+
 PROTECTED: dict[str, dict[str, Any]] = {
     "NotSafeToEvict": {"annotations": {SAFE_TO_EVICT: "false"}},
     "DoNotDisrupt": {"annotations": {DO_NOT_DISRUPT: "true"}},
@@ -274,3 +303,128 @@ async def test_a_stranger_cannot_have_a_protected_pod_evicted(reason: str, tmp_p
         await loop.until_ended(name)
     assert loop.outcomes() == [reason]
     assert loop.witness.evicted == []
+
+
+async def test_a_stranger_cannot_have_a_pod_moved_to_the_control_plane(tmp_path: Path) -> None:
+    ruling = build.node("ruling", labels={"node-role.kubernetes.io/control-plane": ""})
+    nodes = [build.node("node-0"), build.node("node-1"), ruling]
+    places = {"web": ["node-0", "node-0", "node-1", "node-1"]}
+    async with closed_loop(tmp_path, WEB, nodes=nodes, places=places) as loop, loop.rebalancer():
+        pod = (await loop.until_ready("web", 4))[0]
+        await loop.until_ended(loop.plan(pod, "ruling"))
+    assert loop.outcomes() == ["TargetControlPlane"]
+    assert loop.witness.evicted == []
+
+
+async def test_a_stranger_cannot_have_a_node_overfilled(tmp_path: Path) -> None:
+    """Three quarters of the target are in use, and the pod uses an eighth of a node."""
+    web = build.deployment("web", 3, cpu="100m", usage_cpu="1")
+    full = build.deployment("full", 2, cpu="100m", usage_cpu="3")
+    places = {"web": ["node-0", "node-0", "node-2"], "full": ["node-1", "node-1"]}
+    async with closed_loop(tmp_path, web, full, places=places) as loop, loop.rebalancer() as health:
+        await loop.until_ready("full", 2)
+        pod = (await loop.until_ready("web", 3))[0]
+        await eventually(lambda: is_known_to_be_full(health), "the load of the target is known")
+        name = loop.plan(pod, "node-1", **soon(loop))
+        await loop.until_says(name, "BudgetChecked", "TargetTooFull")
+        await loop.until_ended(name)
+        assert await figure(health, "limits_total", limit="TargetTooFull") == 1
+    assert loop.outcomes() == ["DeadlineExceeded"]
+    assert loop.witness.evicted == []
+
+
+async def is_known_to_be_full(health: str) -> bool:
+    return await figure(health, "node_load_percent", resource="cpu", of="highest") > 70
+
+
+async def test_a_stranger_cannot_hurry_a_workload_by_one_plan_id_for_all(tmp_path: Path) -> None:
+    """Moves of one plan do not make each other rest; those that come after its end do."""
+    async with closed_loop(tmp_path, WEB) as loop, loop.rebalancer(workloadCooldown="30s"):
+        first, second = (await loop.until_ready("web", 4))[:2]
+        [before] = await loop.until_ended(loop.plan(first, other_than(first), planId="mine"))
+        await loop.clock.sleep(1.0)
+        name = loop.plan(second, other_than(second), planId="mine")
+        await loop.until_says(name, "BudgetChecked", "WorkloadCooldown")
+        [status] = await loop.until_ended(name)
+    assert parse_time(status["evictedAt"]) - parse_time(before["finishedAt"]) >= 30
+
+
+LIMITED: dict[str, tuple[str, dict[str, Any]]] = {
+    "MaxInFlightPerNode": ("source", {"maxInFlightPerNode": 1}),
+    "MaxInboundPerNode": ("target", {"maxInFlightPerNode": 9, "maxInboundPerNode": 1}),
+    "WorkloadAtOnce": ("workload", {"maxInFlightPerNode": 9}),
+    "StatefulSetOneAtATime": ("workload", {"maxInFlightPerNode": 9}),
+}
+WIDELY = {
+    "WorkloadAtOnce": [build.deployment("web", 3)],
+    "StatefulSetOneAtATime": [build.stateful_set("web", 5)],
+}
+APART = [build.deployment(app, 4, labels={"app": app, "all": "web"}) for app in "abc"]
+
+
+@pytest.mark.parametrize("limit", LIMITED)
+async def test_strangers_cannot_have_more_under_way_than_is_allowed(
+    limit: str, tmp_path: Path
+) -> None:
+    """However many Migrations somebody makes at once, one of them is under way at a time."""
+    by, settings = LIMITED[limit]
+    async with (
+        closed_loop(tmp_path, *WIDELY.get(limit, APART)) as loop,
+        loop.rebalancer(**settings) as health,
+    ):
+        apps = [app["metadata"]["name"] for app in WIDELY.get(limit, APART)]
+        wanted = sum(app["spec"]["replicas"] for app in WIDELY.get(limit, APART))
+        await loop.until(lambda: len(loop.ready()) == wanted, "all pods run")
+        await loop.clock.sleep(1.0)
+        pods = [pod for app in apps for pod in loop.ready(app)[: 9 // len(apps)]]
+        chosen = [pod for pod in pods if not on(pod, "node-1")][:3]
+        peak = at_once(loop, by)
+        names = [loop.plan(pod, "node-1", planId="mine") for pod in chosen]
+        await loop.until_ended(*names)
+        assert await figure(health, "limits_total", limit=limit) >= 1
+    assert loop.outcomes() == ["AsPlanned"] * len(chosen)
+    assert (len(chosen) > 1, max(peak)) == (True, 1)
+
+
+def at_once(loop: Loop, by: str) -> list[int]:
+    """Return a list that gets how many moves of one node or workload are under way, each time."""
+    found: list[int] = []
+
+    def look(_: Any) -> None:
+        moves = [m["spec"] for m in loop.migrations() if m.get("status", {}).get("phase") == MOVING]
+        named = Counter(str(move[by]) for move in moves)
+        found.append(max(named.values(), default=0))
+
+    loop.store.subscribe(MIGRATIONS, look)
+    return found
+
+
+async def test_a_stranger_cannot_have_a_replacement_moved_on_within_the_hour(
+    tmp_path: Path,
+) -> None:
+    async with closed_loop(tmp_path, WEB) as loop, loop.rebalancer(workloadCooldown="0s") as health:
+        pod = (await loop.until_ready("web", 4))[0]
+        [first] = await loop.until_ended(loop.plan(pod, other_than(pod), planId="mine"))
+        landed = first["replacement"]["name"]
+        [again] = [p for p in await loop.until_ready("web", 4) if p["metadata"]["name"] == landed]
+        name = loop.plan(again, pod["spec"]["nodeName"], planId="mine", **soon(loop))
+        await loop.until_says(name, "BudgetChecked", "LineageCooldown")
+        await loop.until_ended(name)
+        assert await figure(health, "limits_total", limit="LineageCooldown") == 1
+    assert loop.outcomes() == ["AsPlanned", "DeadlineExceeded"]
+    assert len(loop.witness.evicted) == 1
+
+
+async def test_strangers_cannot_have_more_moved_in_one_interval_than_is_allowed(
+    tmp_path: Path,
+) -> None:
+    settings = {"maxReschedulePods": 1, "reschedulingInterval": "1h"}
+    async with closed_loop(tmp_path, WEB) as loop, loop.rebalancer(**settings):
+        pods = (await loop.until_ready("web", 4))[:2]
+        names = [
+            loop.plan(pod, other_than(pod), planId=f"plan-{number}", **soon(loop))
+            for number, pod in enumerate(pods)
+        ]
+        await loop.until_ended(*names)
+    assert loop.outcomes() == ["AsPlanned", "DeadlineExceeded"]
+    assert len(loop.witness.evicted) == 1

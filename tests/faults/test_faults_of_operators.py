@@ -1,7 +1,8 @@
-"""The closed loop beside people who maintain nodes, and autoscalers that remove them."""
+"""The closed loop beside people who maintain nodes and switch it off, and autoscalers."""
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,10 @@ from common.contract import MAINTENANCE_PROGRESS
 from common.kube.resources import DEPLOYMENTS, MIGRATIONS, NODES, PODS
 from simulator import build
 from simulator.api import Change
-from simulator.faults import SlowStarts
-from tests.support.closed_loop import Loop, closed_loop
-from tests.support.extender_stand import maintain
-from tests.support.loop_programs import figure
+from simulator.faults import FreezeWatches, MetricsUnavailable, ServerError, SlowStarts
+from tests.support.closed_loop import PATIENCE_S, Loop, closed_loop
+from tests.support.extender_stand import eventually, maintain
+from tests.support.loop_programs import figure, is_ready_at
 
 MAINTENANCE: dict[str, Any] = {"enabledStrategies": ["NodeMaintenance"]}
 REMOVAL = {"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule", "value": "1"}
@@ -59,6 +60,120 @@ async def test_maintenance_that_is_called_off_stops_half_way(tmp_path: Path) -> 
         await loop.cycles(health, 3)
     assert len(loop.witness.evicted) == evicted < 8
     assert not loop.store.get(NODES, "node-0")["spec"].get("unschedulable")
+
+
+FOUR = build.deployment("web", 4)
+
+
+def rolling_out(loop: Loop, *, on: bool) -> None:
+    """Begin a rollout of `web` that does not get on, or take it back."""
+    labels = {"app": "web", "release": "next" if on else None}
+    change = {"spec": {"paused": on, "template": {"metadata": {"labels": labels}}}}
+    loop.store.patch(DEPLOYMENTS, "web", change, namespace="default")
+
+
+async def waiting_to_go(loop: Loop) -> str:
+    """Plan a move that has begun and waits for its workload right before the eviction."""
+    pod = (await loop.until_ready("web", 4))[0]
+    name = str(pod["metadata"]["uid"])
+    loop.when_done(name, "Marked", lambda: rolling_out(loop, on=True))
+    loop.plan(pod, "node-1" if pod["spec"]["nodeName"] != "node-1" else "node-2")
+    await loop.until_says(name, "Evicted", "RolloutInProgress")
+    return name
+
+
+async def test_pausing_stops_moves_that_have_begun_and_a_broken_file_changes_nothing(
+    tmp_path: Path,
+) -> None:
+    async with closed_loop(tmp_path, FOUR) as loop:
+        file = loop.configured()
+        async with loop.rebalancer(file) as health:
+            name = await waiting_to_go(loop)
+            loop.configured(paused=True)
+            await told(health, "config_reloads_total", 1, result="applied")
+            rolling_out(loop, on=False)
+            await loop.until_says(name, "Evicted", "Paused")
+            file.write_text("paused: no, or yes: who knows")
+            await told(health, "config_refused", 1)
+            await loop.cycles(health, 3)
+            assert loop.witness.evicted == [], "what was in force stays in force"
+            loop.configured(paused=False)
+            await told(health, "config_refused", 0)
+            [status] = await loop.until_ended(name)
+    assert status["outcome"] == "AsPlanned"
+
+
+async def test_moves_that_have_begun_rest_while_nothing_is_measured(tmp_path: Path) -> None:
+    async with (
+        closed_loop(tmp_path, FOUR, load={"metricExpiry": "20s"}) as loop,
+        loop.rebalancer(metricExpiry="20s") as health,
+    ):
+        name = await waiting_to_go(loop)
+        loop.cluster.faults.inject(MetricsUnavailable())
+        await told(health, "nodes_unknown", 3)
+        rolling_out(loop, on=False)
+        await loop.until_says(name, "Evicted", "BreakerOpen")
+        await loop.cycles(health, 3)
+        assert loop.witness.evicted == []
+        assert await figure(health, "breaker_open", purpose="load") == 1
+        assert await figure(health, "limits_total", limit="BreakerOpen") >= 1
+        loop.cluster.faults.clear()
+        [status] = await loop.until_ended(name)
+    assert status["outcome"] == "AsPlanned"
+
+
+async def test_moves_that_have_begun_wait_while_the_cluster_is_not_seen_clearly(
+    tmp_path: Path,
+) -> None:
+    # A silent connection is given up after 800 ms of the machine's time.
+    reading = {
+        "backoffMin": "100ms",
+        "backoffMax": "500ms",
+        "silence": "800ms",
+        "staleAfter": "15s",
+    }
+    async with (
+        closed_loop(tmp_path, FOUR) as loop,
+        loop.rebalancer(reading=reading) as health,
+    ):
+        name = await waiting_to_go(loop)
+        loop.cluster.faults.inject(FreezeWatches(resources=("nodes",)))
+        loop.cluster.faults.inject(ServerError(status=503, verbs=("list",), resources=("nodes",)))
+        await loop.until_says(name, "Evicted", "CacheStale")
+        rolling_out(loop, on=False)
+        await loop.cycles(health, 3)
+        assert loop.witness.evicted == []
+        loop.cluster.faults.clear()
+        [status] = await loop.until_ended(name)
+    assert status["outcome"] == "AsPlanned"
+
+
+async def test_a_follower_is_ready_and_idle_until_it_leads(tmp_path: Path) -> None:
+    hot = build.deployment("web", 8, cpu="100m", usage_cpu="1000m")
+    paused: dict[str, Any] = {"paused": True}
+    places = {"web": ["node-0"] * 8}
+    async with closed_loop(tmp_path, hot, places=places) as loop, AsyncExitStack() as term:
+        first = await term.enter_async_context(loop.rebalancer(**paused))
+        await told(first, "leader", 1)
+        async with loop.rebalancer() as second:
+            await loop.cycles(first, 3)
+            assert await is_ready_at(second), "its caches are warm"
+            assert await figure(second, "leader") == 0
+            assert await figure(second, "cycles_total") == 0
+            assert loop.migrations() == []
+            await term.aclose()
+            await loop.until(lambda: len(loop.on("node-0")) == 6, "the follower takes over")
+            assert await figure(second, "leader") == 1
+    assert len(loop.witness.evicted) == 2
+
+
+async def told(health: str, name: str, value: float, **labels: str) -> None:
+    """Wait until a program tells a figure."""
+
+    async def says() -> bool:
+        return await figure(health, name, **labels) == value
+
+    await eventually(says, f"{name} is {value:g}", patience_s=PATIENCE_S)
 
 
 class Autoscaler:

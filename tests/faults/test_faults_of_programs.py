@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
+from common.contract import EXTENDER_LEASE_PREFIX, SEEN_MIGRATIONS
 from common.kube import client
-from common.kube.resources import PODS
+from common.kube.resources import LEASES, MIGRATIONS, PODS
+from common.kube.timestamps import micro_time
 from simulator import build
 from simulator.faults import FreezeWatches, MetricsFrozen, ServerError
 from simulator.scheduler import Scheduler, SchedulerConfig
@@ -163,6 +165,40 @@ async def test_an_extender_that_goes_before_the_eviction_stops_it(tmp_path: Path
     assert status["outcome"] == "AsPlanned"
 
 
+@pytest.mark.parametrize("late", [False, True])
+async def test_every_extender_that_is_alive_must_know_the_move(late: bool, tmp_path: Path) -> None:
+    """One that was cut off when the others acknowledged may be the next to be asked."""
+    async with closed_loop(tmp_path, build.deployment("web", 4)) as loop, loop.rebalancer():
+        pod = (await loop.until_ready("web", 4))[0]
+        name = str(pod["metadata"]["uid"])
+        if late:
+            loop.when_done(name, "Acknowledged", lambda: loop.store.create(LEASES, behind(loop)))
+        else:
+            loop.store.create(LEASES, behind(loop))
+            await loop.clock.sleep(1.0)
+        loop.plan(pod, other_than(pod))
+        await loop.until_says(name, "Evicted" if late else "Acknowledged", "NotAcknowledged")
+        assert loop.witness.evicted == []
+        knows = {"metadata": {"annotations": {SEEN_MIGRATIONS: "1000000"}}}
+        loop.store.patch(LEASES, f"{EXTENDER_LEASE_PREFIX}late", knows, namespace="default")
+        [status] = await loop.until_ended(name)
+    assert status["outcome"] == "AsPlanned"
+
+
+def behind(loop: Loop) -> dict[str, Any]:
+    """Return the Lease of an extender that has read nothing for long."""
+    return {
+        "apiVersion": LEASES.api_version,
+        "kind": LEASES.kind,
+        "metadata": {
+            "name": f"{EXTENDER_LEASE_PREFIX}late",
+            "namespace": "default",
+            "annotations": {SEEN_MIGRATIONS: "1"},
+        },
+        "spec": {"holderIdentity": "late", "renewTime": micro_time(loop.clock.now())},
+    }
+
+
 async def test_an_extender_that_goes_after_the_eviction_leaves_nothing_open(tmp_path: Path) -> None:
     web = build.deployment("web", 4)
     async with closed_loop(tmp_path, web, guided=False) as loop, AsyncExitStack() as term:
@@ -291,6 +327,45 @@ async def test_a_leader_that_hangs_and_wakes_up_again_evicts_nothing_twice(tmp_p
                 os.kill(pid, signal.SIGKILL)
             assert await rebalancers.buried() == -signal.SIGKILL
     assert len(loop.witness.evicted) == 2
+
+
+@pytest.mark.parametrize(
+    "waits_for", [("get", "pods"), ("patch", "migrations/status")], ids=["evicting", "marking"]
+)
+async def test_a_leader_that_hangs_in_the_middle_of_a_move_does_not_go_on_with_it(
+    waits_for: tuple[str, str], tmp_path: Path
+) -> None:
+    """When it wakes up and gets its answer, the move was called off under another."""
+    verb, resource = waits_for
+    with nursery() as rebalancers:
+        async with closed_loop(tmp_path, build.deployment("web", 4)) as loop:
+            pod = (await loop.until_ready("web", 4))[0]
+            slow = loop.cluster.server.faults.add(
+                verbs=[verb], resources=[resource], latency_s=5.0, times=1
+            )
+            pid = await rebalancers.born(loop, **SHORT_TERM)
+            try:
+                await loop.until(lambda: leader(loop), "somebody leads")
+                first, name = leader(loop), loop.plan(pod, other_than(pod))
+                await loop.until(lambda: slow.hits, "it waits for an answer")
+                os.kill(pid, signal.SIGSTOP)
+                async with loop.rebalancer(**SHORT_TERM, paused=True) as health:
+                    await loop.until(lambda: leader(loop) not in ("", first), "another leads")
+                    loop.store.delete(MIGRATIONS, name)
+                    await loop.cycles(health, 1)
+                    os.kill(pid, signal.SIGCONT)
+                    await loop.cycles(health, 4)
+                    assert loop.left_behind() == []
+            finally:
+                os.kill(pid, signal.SIGKILL)
+            assert await rebalancers.buried() == -signal.SIGKILL
+    assert loop.witness.evicted == []
+
+
+def leader(loop: Loop) -> str:
+    """Return who leads the rebalancers; empty if nobody does."""
+    lease = loop.store.find(LEASES, "evenkeel-rebalancer", "default") or {}
+    return str(lease.get("spec", {}).get("holderIdentity") or "")
 
 
 def other_than(pod: dict[str, Any]) -> str:

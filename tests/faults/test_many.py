@@ -6,12 +6,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from common.kube.resources import PODS
+from common.kube.resources import EVENTS, PODS
 from simulator import build
 from simulator.api import Json
 from tests.support.closed_loop import Loop, closed_loop, ending
 from tests.support.loop_programs import figure
 
+MEASURED = "MigrationMeasured"
 APPS, REPLICAS, NODES = 25, 20, 10
 MANY = APPS * REPLICAS
 CREATED = ("events", "leases", "migrations", "poddisruptionbudgets", "pods")
@@ -43,9 +44,21 @@ async def test_hot_spots_are_levelled_with_as_few_evictions_as_can_be(tmp_path: 
         bound = await figure(health, "episode_lower_bound")
         evicted = len(loop.witness.evicted)
         await loop.cycles(health, 5)
+        await loop.until(lambda: len(measured(loop)) == evicted, "what each move did is told")
     assert evicted == bound == 4
     assert len(loop.witness.evicted) == evicted
     assert loop.outcomes() == ["AsPlanned"] * evicted
+
+
+def measured(loop: Loop) -> list[str]:
+    """Return the moves that say in status and Event what was predicted and what came true."""
+    told = {e["regarding"]["uid"] for e in loop.store.list(EVENTS) if e["reason"] == MEASURED}
+    said = [m["status"] for m in loop.migrations()]
+    return [
+        s["replacement"]["name"]
+        for s in said
+        if s.get("actual") and s.get("predicted") and s["replacement"]["uid"] in told
+    ]
 
 
 def level(loop: Loop) -> bool:

@@ -23,9 +23,10 @@ from contextlib import (
 from pathlib import Path
 from typing import Any
 
-from common.clock import SYSTEM
+import yaml
+
 from common.config import ExtenderConfiguration, RebalancerConfiguration
-from common.contract import CORDONED_BY, MIGRATION_TIME, TEMPORARY_PDB_LABEL
+from common.contract import API_VERSION, CORDONED_BY, MIGRATION_TIME, TEMPORARY_PDB_LABEL
 from common.kube.resources import MIGRATIONS, NODES, PDBS, PODS, Resource
 from common.kube.timestamps import micro_time
 from extender.program import ExtenderOptions
@@ -43,6 +44,7 @@ from tests.support.loop_programs import EXTENDER, REBALANCER, figure, is_ready_a
 from tests.support.loop_witness import Witness, root_of
 from tests.support.migration_stand import cleaned, condition, manifest
 from tests.support.migrations import definition
+from tests.support.waiting import until
 
 CLUSTER_SPEED = 5.0
 """How much faster than everybody's clock kubelets and measurements are."""
@@ -78,16 +80,24 @@ class Loop:
         return asked_by(self.cluster, url, ignorable=True)
 
     @asynccontextmanager
-    async def rebalancer(self, **settings: Any) -> AsyncIterator[str]:
-        """Run a rebalancer; give the address of its health port.
+    async def rebalancer(self, file: Path | None = None, /, **settings: Any) -> AsyncIterator[str]:
+        """Run a rebalancer, which follows a file if it is given one; give its health port.
 
         The block ends only when all moves have ended and nothing is left of them.
         """
         config = RebalancerConfiguration.model_validate({**REBALANCER, **settings})
-        options = RebalancerOptions(kubeconfig=str(self.kubeconfig))
+        followed = None if file is None else str(file)
+        options = RebalancerOptions(kubeconfig=str(self.kubeconfig), config=followed)
         async with running(run_rebalancer, config, options, self.clock) as said:
             yield f"http://{said['health']}"
             await self.settled()
+
+    def configured(self, **settings: Any) -> Path:
+        """Write down what a rebalancer is to go by from now on; return the file."""
+        file = self.folder / "rebalancer.yaml"
+        kind = {"apiVersion": API_VERSION, "kind": "RebalancerConfiguration"}
+        file.write_text(yaml.safe_dump({**kind, **REBALANCER, **settings}))
+        return file
 
     async def settled(self) -> None:
         """Wait until nothing is left of any move, and hear the witness."""
@@ -193,13 +203,10 @@ class Loop:
 
     async def until(self, done: Callable[[], Any], what: str) -> None:
         """Wait until something holds."""
-        try:
-            async with asyncio.timeout(PATIENCE_S):
-                while not done():
-                    await SYSTEM.sleep(0.01)
-        except TimeoutError:
-            states = [found.get("status") for found in self.migrations()][-5:]
-            raise AssertionError(f"not within {PATIENCE_S:g} s: {what}; {states}") from None
+        await until(done, what, patience_s=PATIENCE_S, told=self._states)
+
+    def _states(self) -> list[Any]:
+        return [found.get("status") for found in self.migrations()][-5:]
 
     async def until_ready(self, app: str, count: int) -> list[Json]:
         """Return the pods of an app once they are Ready and a second old."""

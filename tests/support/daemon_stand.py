@@ -27,6 +27,7 @@ from rebalancer.leading import while_leading
 from rebalancer.waking import Bell, Due
 from rebalancer.writing import MigrationWriter
 from simulator.cluster import SimulatedCluster
+from tests.support.guard_world import Notes
 
 Json = dict[str, Any]  # Any: what the API server keeps
 
@@ -58,6 +59,7 @@ class Rebalancer:
         dry_run: bool,
     ) -> None:
         self.metrics = Metrics("rebalancer")
+        self.events = Notes()
         readings = (*READINGS, MIGRATION_READING, lease_reading(""))
         self.observer = Observer(
             client, config, clock=SYSTEM, metrics=self.metrics, readings=readings
@@ -93,6 +95,7 @@ class Rebalancer:
         self.aftermath = Aftermath(
             self.daemon.believe,
             client,
+            recorder=self.events,
             clock=SYSTEM,
             metrics=self.metrics,
             patience_s=60.0,

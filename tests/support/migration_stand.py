@@ -43,6 +43,7 @@ from simulator.api import Change, Json, is_ready
 from simulator.build import Manifest
 from simulator.cluster import Settings, SimulatedCluster, simulate
 from tests.support.migrations import definition
+from tests.support.waiting import until
 
 PATIENCE_S = 30.0
 SPEED = 50.0
@@ -276,14 +277,11 @@ class MigrationStand:
         return self.metrics.registry.get_sample_value(f"evenkeel_{name}", labels) or 0.0
 
     async def until(self, done: Callable[[], Any], what: str) -> None:
-        """Wait until something holds, looking whenever something may have changed."""
-        try:
-            async with asyncio.timeout(PATIENCE_S):
-                while not done():
-                    await SYSTEM.sleep(0.01)
-        except TimeoutError:
-            states = [found.get("status") for found in self.migrations()]
-            raise AssertionError(f"not within {PATIENCE_S:g} s: {what}; {states}") from None
+        """Wait until something holds."""
+        await until(done, what, patience_s=PATIENCE_S, told=self._states)
+
+    def _states(self) -> list[Any]:
+        return [found.get("status") for found in self.migrations()]
 
     async def until_ended(self, *names: str) -> list[Json]:
         """Wait until Migrations are closed and cleaned up; return their status."""

@@ -16,6 +16,7 @@ import yaml
 
 from common.cluster.interning import Interner
 from common.cluster.migrations import (
+    Amounts,
     ControllerRef,
     Migration,
     MigrationRecord,
@@ -26,7 +27,7 @@ from common.cluster.migrations import (
     migration_record,
 )
 from common.cluster.objects import Lease, ObjectMeta
-from common.cluster.records import PodRecord
+from common.cluster.records import NodeName, PodRecord
 from common.cluster.storage import LeaseRecord, lease_record
 from common.config import RebalancerConfiguration, load_settings_hash
 from common.contract import (
@@ -37,7 +38,11 @@ from common.contract import (
     SEEN_MIGRATIONS,
 )
 from common.kube.timestamps import micro_time
+from common.load import LoadBook
+from common.observer import Belief
+from common.usage.source import Sample, Usage
 from rebalancer.limits import Start, ahead_of
+from rebalancer.under_way import target_with
 from simulator import build
 from tests.support.evict_tables import NOW, EvictWorld, ReasonCase
 from tests.support.wire import stamped, wire, wire_node
@@ -73,7 +78,7 @@ class SteeringWorld:
         self.pod: PodRecord = self._evict.pod
         own = {"pod": self.pod.name, "uid": self.pod.uid, **self._owner()}
         own |= MAINTENANCE if row.get("maintenance") else {}
-        self.migration = self.add({**own, **row.get("migration", {})})
+        self.migration = self.add({**own, **self._told(row.get("migration", {}))})
         self.others = [
             self.add({"pod": f"other-{number}", **self._told(given)})
             for number, given in enumerate(row.get("migrations", []))
@@ -83,7 +88,8 @@ class SteeringWorld:
         self, name: str, *, maintenance: bool = False, ready: bool = True, **arguments: Any
     ) -> None:
         labels = {MAINTENANCE_LABEL: "true"} if maintenance else {}
-        manifest = build.node(name, labels=labels, **arguments)
+        given = {**labels, **arguments.pop("labels", {})}
+        manifest = build.node(name, labels=given, **arguments)
         if not ready:
             manifest["status"]["conditions"] = [_NOT_READY]
         self.state.nodes.upsert(wire_node(manifest))
@@ -98,16 +104,33 @@ class SteeringWorld:
         """Return the question that limits answer."""
         row = self.row
         begun = [self.others[number].uid for number in row.get("begun", ())]
+        ahead = ahead_of(self.migration, self.others, begun)
+        belief = self._belief(row["use"]) if "use" in row else None
         return Start(
             migration=self.migration,
             pod=self.pod,
             others=self.others,
-            ahead=ahead_of(self.migration, self.others, begun),
+            ahead=ahead,
             snapshot=self.state.snapshot(),
             config=self.config,
             now_s=NOW.timestamp(),
             guided=row.get("guided", True),
+            filled=belief and target_with(self.migration, self.pod, ahead, belief),
         )
+
+    def _belief(self, percent: Row) -> Belief:
+        """Return what is believed if nodes use so much CPU, and every pod a tenth of one."""
+        now_s, snapshot = NOW.timestamp(), self.state.snapshot()
+        used = {
+            NodeName(name): Usage(level / 100 * view.node.allocatable.cpu_milli, 0.0, now_s, 60.0)
+            for name, view in snapshot.nodes.items()
+            if (level := percent.get(name)) is not None
+        }
+        tenth = snapshot.nodes[NodeName("n1")].node.allocatable.cpu_milli / 10
+        pods = {pod.key: Usage(tenth, 0.0, now_s, 60.0) for pod in snapshot.pods.values()}
+        book = LoadBook()
+        book.observe(Sample(nodes=used, pods=pods), snapshot, now_s)
+        return Belief(snapshot, book.view(snapshot, now_s))
 
     def _owner(self) -> Row:
         top, owner = self.state.snapshot().top_workload(self.pod), self.pod.owner
@@ -120,9 +143,13 @@ class SteeringWorld:
         }
 
     def _told(self, given: Row) -> Row:
-        """Let `same: true` stand for the workload of the Migration to judge."""
-        kept = {key: value for key, value in given.items() if key != "same"}
-        return {**(self._owner() if given.get("same") else {}), **kept}
+        """Let `same: true` stand for the workload of the Migration to judge, names for pods."""
+        kept, pods = dict(given), self.state.snapshot().pods_by_name
+        owner = self._owner() if kept.pop("same", False) else {}
+        for key, field in (("moves", "uid"), ("replaced_by", "replacement")):
+            if key in kept:
+                kept[field] = pods[f"default/{kept.pop(key)}"].uid
+        return {**owner, **kept}
 
 
 def config_of(row: Row) -> RebalancerConfiguration:
@@ -144,6 +171,7 @@ def migration_of(given: Row) -> Migration:
         strategy=given.get("strategy", "ResourceOptimization"),
         reason=given.get("reason", "AboveCeiling"),
         plan_id=given.get("plan", "p1"),
+        load=Amounts(cpu_milli=given.get("cpu", 0)),
         deadline=NOW + timedelta(minutes=5),
     )
     replacement = given.get("replacement", "")

@@ -13,11 +13,11 @@ import pytest
 from common.cluster.state import ClusterState
 from common.contract import COPY_OF, ORIGINAL_POD, ORIGINAL_POD_NAME
 from common.kube.errors import KubeError
-from common.kube.resources import PODS
+from common.kube.resources import MIGRATIONS, PODS
 from rebalancer.migration.bare_pods import SWEEP_EVERY_S, BarePods
 from rebalancer.migration.verdicts import Fail, Proceed, Wait
 from simulator import build
-from simulator.api import Json, is_ready
+from simulator.api import DeleteOptions, Json, is_ready
 from tests.support.guard_world import ACKNOWLEDGED, GuardWorld, guard_world
 
 COPY = "rescheduled-solo-1800000000"
@@ -204,6 +204,28 @@ async def test_sweeping_goes_on_by_itself(tmp_path: Path) -> None:
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_copy_whose_migration_vanished_unseen_is_swept(tmp_path: Path) -> None:
+    async with solo(tmp_path) as (world, name):
+        await replace(world, name)
+        assert await replacer_of(world).sweep_strays(world.snapshot())
+        assert not gone(world, COPY), "its Migration looks after it"
+        world.store.delete(MIGRATIONS, name)
+        world.fault("delete", PODS, 500)
+        assert not await replacer_of(world).sweep_strays(world.snapshot())
+        assert await replacer_of(world).sweep_strays(world.snapshot())
+        assert gone(world, COPY)
+        assert not gone(world, "solo")
+
+
+async def test_a_copy_without_an_original_is_no_stray(tmp_path: Path) -> None:
+    async with solo(tmp_path) as (world, name):
+        await replace(world, name)
+        world.store.delete(MIGRATIONS, name)
+        world.store.delete(PODS, "solo", namespace="default", options=DeleteOptions(grace_s=0))
+        assert await replacer_of(world).sweep_strays(world.snapshot())
+        assert not gone(world, COPY)
 
 
 async def test_a_roll_back_that_is_forbidden_does_not_come_again_and_again(tmp_path: Path) -> None:

@@ -89,7 +89,8 @@ YES = answer(201, {"kind": "Status", "status": "Success"})
         pytest.param([ALIVE, status(422, "Invalid", "no"), ALIVE], Result.REFUSED, "no", id="422"),
         pytest.param([ALIVE, reset, ENDING], Result.GONE, "way out", id="lost-answer-done"),
         pytest.param([ALIVE, reset, ALIVE], Result.FAILED, "", id="lost-answer-not-done"),
-        pytest.param([ALIVE, reset, reset], Result.FAILED, "", id="lost-altogether"),
+        pytest.param([ALIVE, reset, reset], Result.UNSURE, "", id="lost-altogether"),
+        pytest.param([ALIVE, status(400, "", "no"), reset], Result.REFUSED, "no", id="no-is-no"),
         pytest.param([reset], Result.NOT_SENT, "", id="cannot-look"),
         pytest.param([answer(200, b"<html>")], Result.NOT_SENT, "", id="cannot-read"),
         pytest.param(
@@ -142,6 +143,13 @@ async def test_looking_asks_for_nothing(tmp_path: Path) -> None:
         assert (await driver.look(VICTIM)).result is Result.THERE
         assert (await driver.look(VICTIM)).result is Result.GONE
     assert {request.method for request in api.requests} == {"GET"}
+
+
+async def test_who_leads_no_more_when_the_pod_is_found_asks_for_nothing(tmp_path: Path) -> None:
+    async with ScriptedApi(ALIVE) as api, client_of(api, tmp_path, FakeClock()) as client:
+        found = await ApiEviction(client, leads=lambda: False).evict(VICTIM)
+    assert found.result is Result.NOT_SENT
+    assert [request.method for request in api.requests] == ["GET"]
 
 
 async def evicted(

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from common.config import RebalancerConfiguration
 from common.kube.client import KubeClient
 from common.kube.errors import TimedOut
 from common.kube.resources import PODS, Resource
@@ -24,10 +25,18 @@ class UnluckyClient:
     """A client whose answers are lost, or that falls silent, at a chosen request."""
 
     def __init__(
-        self, client: KubeClient, *, loses: str = "", stops_at: int = -1, done: bool = False
+        self,
+        client: KubeClient,
+        *,
+        loses: str = "",
+        blind_for: int = 0,
+        stops_at: int = -1,
+        done: bool = False,
     ) -> None:
+        """`blind_for` is how many reads fail after the answer that is lost."""
         self._client = client
         self._loses = loses
+        self._blind_for = blind_for
         self._stops_at = stops_at
         self._done = done
         self.calls: list[str] = []
@@ -63,6 +72,9 @@ class UnluckyClient:
             await asyncio.Event().wait()
         if verb == self._loses and self.calls.count(verb) == 1:
             raise TimedOut("the answer was lost")
+        if verb == "get" and self._loses in self.calls and self._blind_for > 0:
+            self._blind_for -= 1
+            raise TimedOut("nothing is seen")
         return answer
 
 
@@ -115,6 +127,27 @@ async def test_an_eviction_whose_answer_is_lost_is_not_repeated(owner: str, tmp_
         assert status["phase"] == "Completed"
         assert unlucky.calls.count("eviction") == 1
         assert condition(stand.migration(name), "Evicted")["reason"] == "PodGone"
+        assert stand.deletions == [name]
+
+
+async def test_a_last_attempt_is_no_failure_while_nobody_can_tell_what_it_did(
+    tmp_path: Path,
+) -> None:
+    """Its pod is gone: a move that ends now would leave the replacement to chance."""
+    async with migrating(tmp_path, build.deployment("web", 2)) as stand:
+        victim = (await stand.until_ready(2))[0]
+        stand.config = RebalancerConfiguration(max_attempts=1)
+        freeze = stand.cluster.faults.inject(FreezeWatches(resources=("pods",)))
+        unlucky = UnluckyClient(stand.client, loses="eviction", blind_for=2)
+        async with stand.controller(unlucky):
+            name = stand.plan(victim, stand.others(victim)[0])
+            await stand.until(lambda: stand.deletions, "it is evicted")
+            await stand.until_waits(name, "Evicted", "EvictionUnsure")
+            stand.cluster.faults.withdraw(freeze)
+            [status] = await stand.until_ended(name)
+        assert status["phase"] == "Completed"
+        assert "evictedAt" in status
+        assert unlucky.calls.count("eviction") == 1
         assert stand.deletions == [name]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -50,6 +52,16 @@ async def test_an_owned_pod_is_moved_end_to_end(tmp_path: Path) -> None:
         assert f"Ready on {target}, as planned" in told["note"]
 
 
+@asynccontextmanager
+async def one_to_move(folder: Path) -> AsyncIterator[tuple[MigrationStand, Json, str]]:
+    """Run two pods; give one of them, and the node that takes new pods."""
+    async with migrating(folder, build.deployment("web", 2)) as stand:
+        victim = (await stand.until_ready(2))[0]
+        target = stand.others(victim)[0]
+        stand.only(target)
+        yield stand, victim, target
+
+
 @pytest.mark.parametrize(
     ("lands", "outcome"),
     [("alternative", "Alternative"), ("elsewhere", "Elsewhere"), ("source", "BackOnSource")],
@@ -70,10 +82,7 @@ async def test_the_outcome_says_where_the_replacement_came_to_run(
 
 
 async def test_a_scheduler_that_asks_nobody_is_found_out(tmp_path: Path) -> None:
-    async with migrating(tmp_path, build.deployment("web", 2)) as stand:
-        victim = (await stand.until_ready(2))[0]
-        target = stand.others(victim)[0]
-        stand.only(target)
+    async with one_to_move(tmp_path) as (stand, victim, target):
         stand.steering.evidence = Asked.NO
         async with stand.controller():
             [status] = await stand.until_ended(stand.plan(victim, target))
@@ -85,10 +94,7 @@ async def test_without_evidence_a_move_is_judged_by_where_it_led(
     evidence: Asked, tmp_path: Path
 ) -> None:
     """An extender that cannot write its Lease may have been asked all the same."""
-    async with migrating(tmp_path, build.deployment("web", 2)) as stand:
-        victim = (await stand.until_ready(2))[0]
-        target = stand.others(victim)[0]
-        stand.only(target)
+    async with one_to_move(tmp_path) as (stand, victim, target):
         stand.steering.evidence = evidence
         async with stand.controller():
             [status] = await stand.until_ended(stand.plan(victim, target))
@@ -100,10 +106,7 @@ async def test_without_evidence_a_move_is_judged_by_where_it_led(
     ("evidence", "outcome"), [(Asked.YES, "AsPlanned"), (Asked.NO, "Unguided")]
 )
 async def test_evidence_is_waited_for(evidence: Asked, outcome: str, tmp_path: Path) -> None:
-    async with migrating(tmp_path, build.deployment("web", 2)) as stand:
-        victim = (await stand.until_ready(2))[0]
-        target = stand.others(victim)[0]
-        stand.only(target)
+    async with one_to_move(tmp_path) as (stand, victim, target):
         stand.settings = replace(QUICK, guidance_s=3600.0)
         stand.steering.evidence = Asked.UNTOLD
         async with stand.controller():
@@ -115,10 +118,7 @@ async def test_evidence_is_waited_for(evidence: Asked, outcome: str, tmp_path: P
 
 
 async def test_a_node_that_is_emptied_does_not_wait_long_for_evidence(tmp_path: Path) -> None:
-    async with migrating(tmp_path, build.deployment("web", 2)) as stand:
-        victim = (await stand.until_ready(2))[0]
-        target = stand.others(victim)[0]
-        stand.only(target)
+    async with one_to_move(tmp_path) as (stand, victim, target):
         maintain(stand.cluster, victim["spec"]["nodeName"], on=True)
         stand.settings = replace(QUICK, guidance_s=3600.0, guidance_emptying_s=0.0)
         stand.steering.evidence = Asked.UNTOLD
@@ -129,10 +129,7 @@ async def test_a_node_that_is_emptied_does_not_wait_long_for_evidence(tmp_path: 
 
 
 async def test_a_deadline_does_not_fail_a_move_that_only_lacks_evidence(tmp_path: Path) -> None:
-    async with migrating(tmp_path, build.deployment("web", 2)) as stand:
-        victim = (await stand.until_ready(2))[0]
-        target = stand.others(victim)[0]
-        stand.only(target)
+    async with one_to_move(tmp_path) as (stand, victim, target):
         stand.settings = replace(QUICK, guidance_s=3600.0)
         stand.steering.evidence = Asked.UNTOLD
         async with stand.controller():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -14,6 +15,7 @@ from common.cluster.migrations import (
     MigrationRecord,
     MigrationStatus,
     NodeUse,
+    ReplacementRef,
     Uses,
     migration_record,
 )
@@ -22,8 +24,9 @@ from common.contract import PREDICTED_USE
 from common.kube.errors import NotFound, ServerError
 from common.metrics import Metrics
 from common.observer import Belief
-from rebalancer.aftermath import Aftermath, due, errors, overdue
+from rebalancer.aftermath import LOOK_S, Aftermath, due, errors, overdue
 from tests.support.clock import FakeClock
+from tests.support.guard_world import Notes
 from tests.support.migrations import START, migration, spec_of
 from tests.support.strategy_scenes import Scene
 
@@ -134,14 +137,17 @@ class Api:
         return b"{}"
 
 
-def looking_after(api: Api, *wires: Migration, late_s: float = 0.0) -> tuple[Aftermath, Metrics]:
-    metrics = Metrics("test")
+def looking_after(
+    api: Api, *wires: Migration, late_s: float = 0.0, told: Notes | None = None
+) -> tuple[Aftermath, Metrics]:
+    metrics, told = Metrics("test"), told or Notes()
 
     async def look() -> Belief:
         return belief(*wires)
 
     clock = FakeClock(now=(START + timedelta(seconds=1 + late_s)).timestamp())
-    return Aftermath(look, api, clock=clock, metrics=metrics, patience_s=60), metrics
+    made = Aftermath(look, api, recorder=told, clock=clock, metrics=metrics, patience_s=60)
+    return made, metrics
 
 
 def error_sum(metrics: Metrics, node: str) -> float | None:
@@ -160,6 +166,41 @@ async def test_both_figures_go_into_the_status_and_the_error_into_the_metrics() 
     assert patch["status"]["actual"]["target"]["cpuPercent"] == 59.0
     assert (error_sum(metrics, "source"), error_sum(metrics, "target")) == (2.0, 1.0)
     assert api.asked == 1
+
+
+async def test_whoever_looks_at_the_replacement_is_told_both_figures() -> None:
+    moved = wire(replacement=ReplacementRef(name="web-2", uid="u-2", node="n2"))
+    told, api = Notes(), Api(moved)
+    aftermath, _ = looking_after(api, moved, told=told)
+    for _ in range(2):
+        await aftermath.look()
+    assert [(name, reason) for name, reason, _ in told.told] == [("web-2", "MigrationMeasured")]
+    assert told.of("MigrationMeasured") == [
+        "n1 uses 72 % CPU and 50 % memory, expected were 70 % and 50 %; "
+        "n2 uses 59 % CPU and 50 % memory, expected were 60 % and 50 %"
+    ]
+
+
+async def test_an_odd_look_does_not_end_the_looking() -> None:
+    clock, looks = FakeClock(), 0
+
+    async def odd() -> Belief:
+        nonlocal looks
+        looks += 1
+        raise KeyError("a bug of ours")
+
+    aftermath = Aftermath(
+        odd, Api(None), recorder=Notes(), clock=clock, metrics=Metrics("test"), patience_s=60
+    )
+    task = asyncio.create_task(aftermath.run())
+    try:
+        await clock.until_sleeping(1)
+        await clock.advance(LOOK_S)
+        await clock.until_sleeping(1)
+        assert looks == 2
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_only_moves_that_went_as_planned_measure_the_prediction() -> None:

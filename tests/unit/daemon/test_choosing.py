@@ -8,6 +8,7 @@ import pytest
 
 from common.cluster.interning import Interner
 from common.cluster.migrations import (
+    MigrationCondition,
     MigrationRecord,
     MigrationStatus,
     ReplacementRef,
@@ -180,6 +181,20 @@ def test_a_pod_gets_a_second_migration_only_some_time_after_the_first_has_failed
     objection = not_migrating({found.name: found}, config_of(), START_S + age_s)
     move = move_of("p", uid="u-1", reason=reason)
     assert (objection(move, move.target) is not None) is objects
+
+
+@pytest.mark.parametrize("cleaned", [True, False])
+def test_a_bare_pod_waits_until_the_copy_of_its_failed_move_is_taken_back(cleaned: bool) -> None:
+    """With the Migration everybody would forget the copy."""
+    over = MigrationCondition(
+        type="CleanedUp", status=str(cleaned), reason="CleanedUp", last_transition_time=START
+    )
+    spec = spec_of(controller=None, workload=None, replacement_name="copy", alternatives=())
+    said = MigrationStatus(phase="Failed", finished_at=START, conditions=(over,))
+    found = migration_record(migration(spec, status=said), Interner())
+    move = move_of("p", uid=found.pod_uid)
+    objection = not_migrating({found.name: found}, config_of(), START_S + 9999)
+    assert (objection(move, move.target) is None) is cleaned
 
 
 def scene(**samples: float) -> Scene:

@@ -34,7 +34,7 @@ VERSION = 100
 async def played(row: dict[str, Any]) -> tuple[ExtenderView, float]:
     """Return the view after the row's steps, and the time it is then."""
     clock = FakeClock()
-    extenders = Extenders(clock, namespace="evenkeel")
+    extenders = Extenders(clock)
     known: dict[str, Any] = {}
     for step in row["steps"]:
         if "wait" in step:

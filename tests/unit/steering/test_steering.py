@@ -53,7 +53,6 @@ class SteeredWorld(SteeringWorld):
             clock=self.clock,
             metrics=self.metrics,
             resting=lambda: self.resting,
-            namespace="evenkeel",
         )
         if row.get("gone"):
             self.state.pods.forget(self.pod.key)

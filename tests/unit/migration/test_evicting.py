@@ -1,0 +1,96 @@
+"""When the Eviction API is asked again after it said no."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from common.config import RebalancerConfiguration
+from rebalancer.migration.eviction import Answer, Result, Victim
+from rebalancer.migration.scene import Scene
+from rebalancer.migration.settings import ControllerSettings
+from rebalancer.migration.steps import Hands
+from rebalancer.migration.verdicts import Proceed, Verdict, Wait
+from tests.support.clock import FakeClock
+from tests.support.migration_scenes import SceneWorld
+from tests.support.migration_stand import NoGuard, OpenSteering
+
+TWO_LEFT = {"disruptionsAllowed": 2, "currentHealthy": 3, "desiredHealthy": 1}
+ONE_LEFT = {"disruptionsAllowed": 1, "currentHealthy": 3, "desiredHealthy": 2}
+UNUSED: Any = None
+
+
+class Driver:
+    """Says no the first time."""
+
+    def __init__(self, first: Answer) -> None:
+        self._answers = [first, Answer(Result.ACCEPTED, "the Eviction API took it")]
+
+    async def evict(self, _: Victim) -> Answer:
+        return self._answers.pop(0)
+
+    async def look(self, _: Victim) -> Answer:
+        raise AssertionError("the pod is there")
+
+
+class Longest(random.Random):
+    """Draws the longest pause."""
+
+    def uniform(self, a: float, b: float) -> float:
+        return b
+
+
+def evicting(first: Answer, clock: FakeClock) -> Hands:
+    return Hands(
+        UNUSED,
+        steering=OpenSteering(),
+        guard=NoGuard(),
+        replacer=UNUSED,
+        eviction=Driver(first),
+        marks=UNUSED,
+        announcer=UNUSED,
+        config=RebalancerConfiguration,
+        why_blind=lambda: None,
+        answered=lambda _: None,
+        settings=ControllerSettings(),
+        clock=clock,
+        rng=Longest(),
+    )
+
+
+def scene(budget: dict[str, Any]) -> Scene:
+    return SceneWorld({"budgets": {"web": budget}, "done": "all before"}).scene()
+
+
+def left_s(verdict: Verdict) -> float | None:
+    assert isinstance(verdict, Wait)
+    return verdict.retry_s
+
+
+BUDGET = Answer(Result.BUDGET, "web needs 2 and has 2")
+BUSY = Answer(Result.THROTTLED, "slow down", 10.0)
+
+
+@pytest.mark.parametrize(("first", "heeds"), [(BUDGET, True), (BUSY, False)])
+async def test_a_budget_is_asked_again_when_it_has_changed_and_a_busy_server_in_its_time(
+    first: Answer, heeds: bool
+) -> None:
+    clock = FakeClock()
+    hands = evicting(first, clock)
+    assert left_s(await hands.evict(scene(TWO_LEFT))) == 10.0
+    await clock.advance(4.0)
+    assert left_s(await hands.evict(scene(TWO_LEFT))) == 6.0
+    assert left_s(await hands.evict(scene(ONE_LEFT))) == (1.0 if heeds else 6.0)
+    await clock.advance(1.0 if heeds else 6.0)
+    assert await hands.evict(scene(ONE_LEFT)) == Proceed("Evicted", "the Eviction API took it")
+
+
+async def test_what_an_older_move_was_promised_is_not_asked_for() -> None:
+    older = {"web-b": {"done": ["BudgetChecked"], "spec": {"source": "n2"}, "age": 90}}
+    row = {"budgets": {"web": ONE_LEFT}, "done": "all before", "others": older}
+    found = await evicting(BUDGET, FakeClock()).evict(SceneWorld(row).scene())
+    assert isinstance(found, Wait)
+    assert "1 spent" in found.reason.words
+    assert found.retry_s is None, "nothing was asked of the API"
