@@ -5,6 +5,8 @@ Only the budget binds the emptying of a node.
 
 from __future__ import annotations
 
+import math
+
 from common.cluster.records import PodRecord
 from common.config import PodsWithoutPdb
 from rebalancer.evictability.context import Context
@@ -29,7 +31,7 @@ def old_enough(pod: PodRecord, context: Context) -> Refusal | None:
     age_s, wanted = context.now_s - since_s, context.config.min_pod_age
     if age_s >= wanted:
         return None
-    words = f"it runs for {age_s:.0f}s, minPodAge is {wanted}"
+    words = f"it runs for {_told(age_s)}, minPodAge is {wanted:g}s"
     return Refusal("TooYoung", words, for_good=False)
 
 
@@ -42,7 +44,7 @@ def workload_has_rested(pod: PodRecord, context: Context) -> Refusal | None:
     ago_s, cooldown = context.now_s - moved_s, context.config.workload_cooldown
     if ago_s >= cooldown:
         return None
-    words = f"its workload was moved {ago_s:.0f}s ago, workloadCooldown is {cooldown}"
+    words = f"its workload was moved {_told(ago_s)} ago, workloadCooldown is {cooldown:g}s"
     return Refusal("WorkloadCooldown", words, for_good=False)
 
 
@@ -54,5 +56,11 @@ def lineage_has_rested(pod: PodRecord, context: Context) -> Refusal | None:
     ago_s, cooldown = context.now_s - moved_s, context.config.lineage_cooldown
     if ago_s >= cooldown:
         return None
-    words = f"it or its predecessor was moved {ago_s:.0f}s ago, lineageCooldown is {cooldown}"
+    ago = _told(ago_s)
+    words = f"it or its predecessor was moved {ago} ago, lineageCooldown is {cooldown:g}s"
     return Refusal("LineageCooldown", words, for_good=False)
+
+
+def _told(seconds: float) -> str:
+    """Return whole seconds that are over: what is too short must not look long enough."""
+    return f"{math.floor(seconds)}s"
