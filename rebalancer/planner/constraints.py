@@ -66,14 +66,13 @@ def _own_words(draft: Draft, m: Movable, _: int) -> str:
 
 
 def _under_ceiling(draft: Draft, m: Movable) -> Flags:
-    problem = draft.problem
-    fits = draft.load + m.load <= problem.limit + problem.slack
+    fits = draft.load + m.load <= draft.problem.roof
     return fits[:, 0] & fits[:, 1]
 
 
 def _ceiling_words(draft: Draft, m: Movable, row: int) -> str:
     problem = draft.problem
-    after = problem.percent(draft.load + m.load)[row]
+    after = draft.joined(m)[row]
     over = int(np.argmax(after - problem.ceiling[row]))
     return (
         f"{problem.nodes[row]} would use {after[over]:.1f} % {RESOURCES[over]}, "
@@ -83,15 +82,15 @@ def _ceiling_words(draft: Draft, m: Movable, row: int) -> str:
 
 def _worst_no_worse(draft: Draft, m: Movable) -> Flags | None:
     problem = draft.problem
-    if m.maintenance or problem.worst >= problem.ceiling.max(initial=0.0):
+    if m.maintenance or problem.worst >= problem.highest_ceiling:
         return None
-    bearable = problem.percent(draft.load + m.load) <= problem.worst + TOLERANCE
+    bearable = draft.joined(m) <= problem.worst + TOLERANCE
     return bearable[:, 0] & bearable[:, 1]
 
 
 def _worst_words(draft: Draft, m: Movable, row: int) -> str:
     problem = draft.problem
-    after = problem.percent(draft.load + m.load)[row].max()
+    after = draft.joined(m)[row].max()
     return (
         f"{problem.nodes[row]} would use {after:.1f} %, "
         f"more than the worst node now ({problem.worst:.1f} %)"

@@ -64,7 +64,7 @@ class Draft:
         self.problem = problem
         self.fitting = fitting
         self.effort = effort
-        self.load: Floats = problem.load.copy()
+        self.load: Floats = problem.load.copy(order="K")
         self.free, self.places = fitting.room()
         self.replicas = Replicas(census)
         self.moves: dict[Movable, int] = {}
@@ -100,7 +100,10 @@ class Draft:
             allowed = constraint.allow(self, m)
             if allowed is None:
                 continue
-            mask = allowed.copy() if mask is None else mask & allowed
+            if mask is None:
+                mask = allowed.copy()
+            else:
+                mask &= allowed
             if not mask.any():
                 break
         return mask if mask is not None else np.ones(len(self.problem.nodes), dtype=np.bool_)
@@ -118,9 +121,7 @@ class Draft:
 
         Much cheaper than asking for each of them; most pods of a full cluster end here.
         """
-        problem = self.problem
-        takes = problem.takes | problem.shelters
-        free = (problem.limit + problem.slack - self.load)[takes]
+        free = (self.problem.roof - self.load)[self.problem.houses]
         # A node with less of both than another proves nothing that the other does not.
         free = free[(free > 0).all(axis=1)]
         if not pods or not free.size:
@@ -196,9 +197,10 @@ class Draft:
         for m, row in islice(self.moves.items(), self._told_moves, None):
             self._told += self.fitting.move(m, row)
         self._told_moves = len(self.moves)
-        found = self._told.copy()
-        found += [Leave(m.pod.uid) for m in sorted(self.gone, key=lambda m: m.number)]
-        return tuple(found)
+        if not self.gone:
+            return tuple(self._told)
+        gone = sorted(self.gone, key=lambda m: m.number)
+        return (*self._told, *(Leave(m.pod.uid) for m in gone))
 
     def at(self, row: int) -> list[Movable]:
         """Return the pods that the moves so far bring to a node."""
@@ -206,6 +208,10 @@ class Draft:
 
     def percent(self) -> Floats:
         return self.problem.percent(self.load)
+
+    def joined(self, m: Movable) -> Floats:
+        """[N, 2] utilisation of every node with a pod more."""
+        return self.problem.percent(self.load + m.load)
 
     def _answers(self, m: Movable) -> tuple[Flags, Flags | None]:
         gone = frozenset(self.gone)

@@ -55,7 +55,7 @@ def gap(goal: Spread, problem: Problem, load: Floats) -> float:
     if rows.size < 2:
         return 0.0
     axis = _AXES[goal.dimension]
-    levels = 100.0 * load[rows, axis] / problem.capacity[rows, axis]
+    levels = 100.0 * load[:, axis][rows] / problem.capacity[:, axis][rows]
     if goal.fill_low:
         return float(np.ptp(levels))
     highest = float(levels.max())

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from common.cluster.records import NodeName, PodUid
-from common.cluster.resources import NOTHING
+from common.cluster.resources import NOTHING, Resources
 from common.cluster.shapes import PodShape
 from common.cluster.tolerations import Effect, Taint, tolerated
 from common.fit import Arrive, Candidate, Change, Leave, Terminate, World, replacement
@@ -45,6 +45,7 @@ class Fitting:
         self._alike: dict[Hashable, Flags] = {}
         self._welcome: dict[Hashable, Flags] = {}
         self._moves: dict[tuple[int, int], tuple[Change, ...]] = {}
+        self._lines: dict[Resources, Lines] = {}
         self._room: tuple[Ints, Ints] | None = None
         self.reachable: dict[Hashable, bool] = {}
         """Whether pods of a kind could run on any other node; kept for the drafts."""
@@ -60,11 +61,17 @@ class Fitting:
 
     def lines(self, m: Movable) -> Lines:
         """Return what the replacement asks for, by line of the room book."""
-        return tuple(self._index.occupancy.lines(self.candidate(m).shape.requests))
+        return self._by_line(self.candidate(m).shape.requests)
 
     def held(self, m: Movable) -> Lines:
         """Return what the pod holds where it is, by line of the room book."""
-        return tuple(self._index.occupancy.lines(m.pod.shape.requests))
+        return self._by_line(m.pod.shape.requests)
+
+    def _by_line(self, amounts: Resources) -> Lines:
+        found = self._lines.get(amounts)
+        if found is None:
+            found = self._lines[amounts] = tuple(self._index.occupancy.lines(amounts))
+        return found
 
     def room(self) -> tuple[Ints, Ints]:
         """Return free amounts by (line, row) and free places, promises to waiting pods kept."""

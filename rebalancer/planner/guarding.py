@@ -36,7 +36,7 @@ class Guard:
     def harmless(self, moves: Sequence[tuple[Movable, int]]) -> bool:
         """Tell whether pools that are level stay so, and the worst node is no worse in the end."""
         levels, problem = self._levels, self._problem
-        after = levels.percent.copy()
+        after = levels.percent.copy(order="K")
         for m, row in moves:
             after[m.row] -= 100.0 * m.load / problem.capacity[m.row]
             after[row] += 100.0 * m.load / problem.capacity[row]
@@ -65,7 +65,7 @@ class Guard:
     def _staying(self, goal: Spread, m: Movable, rows: Ints) -> Flags:
         """Tell to which rows a pod can go and a pool stays as level as it may be."""
         axis, compared = AXES[goal.dimension], self._problem.inside(goal)
-        levels = self._levels.percent[self._problem.rows(goal), axis]
+        levels = self._levels.percent[:, axis][self._problem.rows(goal)]
         lowest, span = float(levels.min(initial=np.inf)), float(np.ptp(levels))
         if compared[m.row]:
             lowest = min(lowest, self._levels.left(m, axis))

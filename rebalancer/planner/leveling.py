@@ -138,7 +138,7 @@ class Leveling:
             self.problem.inside(goal),
             AXES[goal.dimension],
         )
-        levels = self.levels.percent[rows, axis]
+        levels = self.levels.percent[:, axis][rows]
         if not goal.fill_low:
             # Moving within the pool hardly changes the mean.
             mean = float(levels.mean())
@@ -196,7 +196,7 @@ class Leveling:
 
     def _highest(self, window: Window) -> list[int]:
         """Return the highest nodes, but those that were passed over."""
-        levels = self.levels.percent[window.rows, window.axis]
+        levels = self.levels.percent[:, window.axis][window.rows]
         rows = window.rows[smallest(-levels, levels, ENDS + len(self._stuck))].tolist()
         return [row for row in rows if row not in self._stuck][:ENDS]
 
@@ -229,16 +229,22 @@ class Leveling:
     def _suitable(self, window: Window, source: int) -> list[Movable]:
         """Return the pods of a node whose leaving brings it closest to the window."""
         movables, moved = self.problem.movables(source), self.draft.moves
-        share = 100.0 * self.problem.loads(source)[:, window.axis]
-        share /= self.problem.capacity[source, window.axis]
-        gains = np.flatnonzero(share >= self._min_gain - EPSILON)
-        pods = [movables[i] for i in gains if movables[i] not in moved]
-        after = np.array([self.levels.left(m, window.axis) for m in pods])
-        outside = window.outside(after)
+        loads = self.problem.loads(source)[:, window.axis]
+        gains = (
+            100.0 * loads / self.problem.capacity[source, window.axis] >= self._min_gain - EPSILON
+        )
+        found = [i for i in np.flatnonzero(gains).tolist() if movables[i] not in moved]
+        after = self.levels.without(source, loads[found], window.axis)
+        keys = zip(
+            window.outside(after).tolist(),
+            [movables[i].cost for i in found],
+            after.tolist(),
+            found,
+            strict=True,
+        )
         # Of those that overshoot nothing, the largest moves most.
-        order = sorted(range(len(pods)), key=lambda i: (outside[i], pods[i].cost, after[i], i))
         wanted = ASKED if window.rows.size <= LARGE else FEW
-        return [pods[i] for i in order[:wanted]]
+        return [movables[i] for *_, i in sorted(keys)[:wanted]]
 
     def _to(self, window: Window, m: Movable) -> Choice | None:
         """Return the best target for a pod and what the move removes."""
@@ -261,7 +267,7 @@ class Leveling:
 
     def _swap(self, window: Window) -> list[tuple[Movable, int]]:
         """Return two moves that exchange a large pod of a high node for one of a low node."""
-        levels = self.levels.percent[window.rows, window.axis]
+        levels = self.levels.percent[:, window.axis][window.rows]
         highs = window.rows[smallest(-levels, levels, ENDS)]
         lows = window.rows[smallest(levels, levels, PARTNERS)]
         for high in highs:

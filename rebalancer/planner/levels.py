@@ -68,9 +68,14 @@ class Levels:
         """Return the level of a pod's node without it."""
         return float(self.percent[m.row, axis] - m.load[axis] * self._points[m.row, axis])
 
+    def without(self, row: int, loads: Floats, axis: int) -> Floats:
+        """Return the level of a node without one or another of these loads."""
+        found: Floats = self.percent[row, axis] - loads * self._points[row, axis]
+        return found
+
     def joined(self, m: Movable, rows: Ints, axis: int) -> Floats:
         """Return the levels of nodes with a pod more."""
-        found: Floats = self.percent[rows, axis] + m.load[axis] * self._points[rows, axis]
+        found: Floats = self.percent[:, axis][rows] + m.load[axis] * self._points[:, axis][rows]
         return found
 
     def gap(self, goal: Spread, percent: Floats | None = None) -> float:
@@ -78,7 +83,7 @@ class Levels:
         rows = self.problem.rows(goal)
         if rows.size < 2:
             return 0.0
-        levels = (self.percent if percent is None else percent)[rows, AXES[goal.dimension]]
+        levels = (self.percent if percent is None else percent)[:, AXES[goal.dimension]][rows]
         highest = float(levels.max())
         if goal.fill_low:
             return highest - float(levels.min())

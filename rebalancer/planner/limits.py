@@ -133,8 +133,8 @@ def cut(problem: Problem, found: Sequence[Sequence[Step]]) -> dict[Movable, str]
 
 def startable(problem: Problem, chain: Sequence[Step]) -> Refusal | None:
     """Return why a chain could never be started whole, even if nothing else ran."""
-    broken = _start(Running(problem, alone=True), chain)
-    if not broken or len(chain) == 1:
+    broken = _start(Running(problem, alone=True), chain) if len(chain) > 1 else ""
+    if not broken:
         return None
     words = f"its {len(chain)} moves belong together, and {broken} never lets all of them start"
     return Refusal("ChainTooLong", words, for_good=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from common.cluster.records import OwnerUid, PodRecord
 from common.cluster.snapshot import NodeView
@@ -14,8 +14,7 @@ Cost = tuple[float, float, float, float, float]
 is lost, and when it was moved last."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Movable:
+class Movable(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """A pod that no gate refuses to move."""
 
     number: int

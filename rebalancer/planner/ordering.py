@@ -144,8 +144,7 @@ class _Table:
         """Return the next best targets, the least loaded first."""
         rows = np.flatnonzero(mask)
         rows = rows[rows != row]
-        after = 100.0 * (self._draft.load[rows] + m.load) / self._problem.capacity[rows]
-        level = np.maximum(after[:, 0], after[:, 1])
+        level = np.maximum(*self._draft.joined(m).T)[rows]
         best = smallest(level, level, self._problem.demand.settings.alternatives)
         return tuple(int(r) for r in rows[best])
 

@@ -64,5 +64,4 @@ def _best(draft: Draft, m: Movable) -> int | None:
     rows = np.flatnonzero(mask)
     if not rows.size:
         return None
-    after = 100.0 * (draft.load[rows] + m.load) / problem.capacity[rows]
-    return int(rows[np.argmin(after.max(axis=1))])
+    return int(rows[np.argmin(np.maximum(*draft.joined(m).T)[rows])])

@@ -95,8 +95,7 @@ class Placing:
         node that it leaves, and the last one has to fit into the free room of some node.
         """
         problem = self.problem
-        takes = problem.takes | problem.shelters
-        free = np.maximum((problem.limit + problem.slack - self.draft.load)[takes], 0.0)
+        free = np.maximum((problem.roof - self.draft.load)[problem.houses], 0.0)
         most = np.minimum((depth + 1) * free.max(axis=0, initial=0.0), free.sum(axis=0))
         return [m for m in pods if m.load[0] <= most[0] and m.load[1] <= most[1]]
 
@@ -182,19 +181,18 @@ class Placing:
         # Room that somebody has to leave first is the second choice: the move would wait.
         at_once = rows[self.draft.left[rows] == 0]
         rows = at_once if at_once.size else rows
-        after = 100.0 * (self.draft.load[rows] + m.load) / self.problem.capacity[rows]
+        after = self.draft.joined(m)
         if self._tight:
-            left = (self.problem.ceiling[rows] - after).min(axis=1)
+            left = np.minimum(*(self.problem.ceiling - after).T)[rows]
             return int(rows[np.lexsort((left, left < MARGIN))[0]])
-        return int(rows[np.argmin(np.maximum(after[:, 0], after[:, 1]))])
+        return int(rows[np.argmin(np.maximum(*after.T)[rows])])
 
     def _doubtful(self, m: Movable) -> bool:
         return bool(self.draft.moves) and self.draft.fitting.has_ties(m)
 
     def _any_room(self) -> bool:
-        free = self.problem.limit - self.draft.load
-        takes = self.problem.takes | self.problem.shelters
-        return bool((free[takes] > 0).all(axis=1).any())
+        free = self.problem.limit - self.draft.load > 0
+        return bool((free[:, 0] & free[:, 1] & self.problem.houses).any())
 
     def _nearest(self, m: Movable) -> Ints:
         """Return the rows where only room is missing, those that lack least first."""

@@ -78,6 +78,7 @@ class _Planning:
         self._levelled: set[Movable] = set()
         self._last_resort: set[Movable] = set()
         self._swaps: list[tuple[Movable, Movable]] = []
+        self._last_made: tuple[_Chosen, Draft] | None = None
 
     def plan(self) -> Plan:
         """Search, order, limit and explain."""
@@ -107,10 +108,12 @@ class _Planning:
         return Draft(self._problem, self._fitting, self._census, self._effort)
 
     def _made(self, chosen: _Chosen) -> Draft:
-        draft = self._draft()
-        for step in chosen.steps:
-            draft.put(step.m, step.row)
-        return draft
+        if self._last_made is None or self._last_made[0] is not chosen:
+            draft = self._draft()
+            for step in chosen.steps:
+                draft.put(step.m, step.row)
+            self._last_made = chosen, draft
+        return self._last_made[1]
 
     def _prolonged(self, chosen: _Chosen) -> _Chosen:
         """Go on from the result until the next look would add nothing."""
@@ -211,28 +214,26 @@ class _Planning:
             moves = {s.m: s.row for chain in found for s in chain if s.m not in bad}
 
     def _not_worth_it(self, found: Sequence[Sequence[Step]]) -> dict[Movable, Refusal]:
-        draft = self._draft()
+        load = self._problem.load.copy(order="K")
         bad: dict[Movable, Refusal] = {}
         for chain in found:
-            refusal = self._judge(draft, chain)
+            refusal = self._judge(load, chain)
             if refusal is not None:
                 bad.update({step.m: refusal for step in chain})
                 continue
-            for step in chain:
-                draft.put(step.m, step.row)
+            _shift(load, chain, +1)
         return bad
 
-    def _judge(self, draft: Draft, chain: Sequence[Step]) -> Refusal | None:
+    def _judge(self, load: Floats, chain: Sequence[Step]) -> Refusal | None:
         refusal = startable(self._problem, chain)
         if refusal is not None or any(step.m.maintenance for step in chain):
             return refusal
         rows = sorted({row for step in chain for row in (step.m.row, step.row)})
-        before = _percent(draft, rows)
-        for step in chain:
-            draft.put(step.m, step.row)
-        after = _percent(draft, rows)
-        for step in chain:
-            draft.take_out(step.m)
+        capacity = self._problem.capacity[rows]
+        before = 100.0 * load[rows] / capacity
+        _shift(load, chain, +1)
+        after = 100.0 * load[rows] / capacity
+        _shift(load, chain, -1)
         if float(after.max()) > max(self._problem.worst, float(before.max())) + 1e-6:
             words = "a node would be worse than the worst is now"
             return Refusal("WorstNodeWorse", words, for_good=False)
@@ -329,9 +330,11 @@ def _siblings(pods: Collection[Movable], moves: Collection[Movable]) -> set[Mova
     return {m for m in moves if m.maintenance and m.group in groups}
 
 
-def _percent(draft: Draft, rows: Sequence[int]) -> Floats:
-    found: Floats = 100.0 * draft.load[rows] / draft.problem.capacity[rows]
-    return found
+def _shift(load: Floats, chain: Sequence[Step], sign: int) -> None:
+    """Let the load of some pods move with them, or back again."""
+    for step in chain:
+        load[step.m.row] -= sign * step.m.load
+        load[step.row] += sign * step.m.load
 
 
 def _level(percent: Floats) -> Level:

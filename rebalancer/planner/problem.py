@@ -3,17 +3,21 @@
 Rows follow the sorted names of the nodes, and the pods of a node are looked at by uid, so
 that nothing depends on the order of a map. A pod is judged once, when its node first has
 to give; most pods of a large cluster are never looked at.
+
+Pairs of all nodes lie in memory resource by resource: nearly every question to all nodes is
+about one resource after the other, and is answered several times faster that way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from common.cluster.records import NodeName, PodRecord, PodUid
+from common.cluster.snapshot import NodeView
 from rebalancer.evictability import Budgets, Purpose, lineage_of, past_of
 from rebalancer.goals import MARGIN, PRECISION, AtMost, Ceiling, Empty, Spread
 from rebalancer.planner.instance import Flags, Floats, Instance, Ints
@@ -44,6 +48,14 @@ class Demand:
     settings: PlannerSettings
 
 
+class _Pool(NamedTuple):
+    """The nodes that a goal compares."""
+
+    names: tuple[NodeName, ...]
+    rows: Ints
+    inside: Flags
+
+
 class Problem:
     """The nodes by row, the goals, and the pods that may be moved."""
 
@@ -58,10 +70,10 @@ class Problem:
         self.nodes: tuple[NodeName, ...] = tuple(sorted(look.snapshot.nodes))
         self.row_of = {name: row for row, name in enumerate(self.nodes)}
         offered = [look.snapshot.nodes[name].node.allocatable for name in self.nodes]
-        self.capacity = _pairs([(max(o.cpu_milli, 1), max(o.mem_bytes, 1)) for o in offered])
+        self.capacity = _columns([(max(o.cpu_milli, 1), max(o.mem_bytes, 1)) for o in offered])
         believed = [look.load.nodes[name] for name in self.nodes]
-        self.load = _pairs([(b.cpu_milli, b.mem_bytes) for b in believed])
-        self.ceiling = _pairs([_ceiling(parts.ceilings.get(name)) for name in self.nodes])
+        self.load = _columns([(b.cpu_milli, b.mem_bytes) for b in believed])
+        self.ceiling = _columns([_ceiling(parts.ceilings.get(name)) for name in self.nodes])
         self.empty = self._flags(goal.node for goal in self.emptied)
         above = (goal for goal in self.goals if isinstance(goal, AtMost))
         self.hot = tuple(goal for goal in above if not self.empty[self.row_of[goal.node]])
@@ -69,11 +81,16 @@ class Problem:
         self.gives = ~self._flags(parts.sources_refused) | self.empty
         self.takes = ~self._flags(parts.targets_refused) & ~self.empty
         self.shelters = ~self._flags(parts.refuges_refused) & ~self.empty
+        self.houses = self.takes | self.shelters
+        """[N] takes some pod or other."""
         self._own_goals: dict[NodeName, AtMost | Empty] = {g.node: g for g in self.hot}
         self._own_goals.update({goal.node: goal for goal in self.emptied})
         self._lower_ceilings()
         self.limit = self.ceiling * self.capacity / 100.0
         self.slack = TOLERANCE * self.capacity
+        self.roof = self.limit + self.slack
+        """What a node may use at most with a pod more."""
+        self.highest_ceiling = float(self.ceiling.max(initial=0.0))
         self.enough = self.limit + PRECISION / 100.0 * self.capacity
         """What a node may use at most that had to come under its ceiling."""
         self.aim = self.limit - MARGIN / 100.0 * self.capacity
@@ -81,8 +98,7 @@ class Problem:
         self.worst = self._worst()
         self.pods: list[Movable] = []
         self._given_up: dict[int, list[Movable]] = {}
-        self._rows: dict[tuple[NodeName, ...], Ints] = {}
-        self._inside: dict[tuple[NodeName, ...], Flags] = {}
+        self._pools: dict[int, _Pool] = {}
         self.refused: dict[PodUid, tuple[Refusal, ...]] = {}
         self._at: dict[int, tuple[Movable, ...]] = {}
         self._loads: dict[int, Floats] = {}
@@ -103,18 +119,21 @@ class Problem:
 
     def rows(self, goal: Spread) -> Ints:
         """Return the rows of the nodes that a goal compares."""
-        found = self._rows.get(goal.nodes)
-        if found is None:
-            known = [self.row_of[name] for name in goal.nodes if name in self.row_of]
-            found = self._rows[goal.nodes] = np.array(known, dtype=np.int64)
-        return found
+        return self._pool(goal).rows
 
     def inside(self, goal: Spread) -> Flags:
         """[N] the same rows as flags."""
-        found = self._inside.get(goal.nodes)
+        return self._pool(goal).inside
+
+    def _pool(self, goal: Spread) -> _Pool:
+        # Thousands of names are slow to hash; who keeps them keeps their id.
+        found = self._pools.get(id(goal.nodes))
         if found is None:
-            found = self._inside[goal.nodes] = np.zeros(len(self.nodes), dtype=np.bool_)
-            found[self.rows(goal)] = True
+            known = [self.row_of[name] for name in goal.nodes if name in self.row_of]
+            rows = np.array(known, dtype=np.int64)
+            inside = np.zeros(len(self.nodes), dtype=np.bool_)
+            inside[rows] = True
+            found = self._pools[id(goal.nodes)] = _Pool(goal.nodes, rows, inside)
         return found
 
     def give_up(self, pods: Iterable[Movable]) -> None:
@@ -147,7 +166,7 @@ class Problem:
         pod could run: more than the truth, never less.
         """
         others = self._not_looked_at() if self.spreads else []
-        looked_at = [(m.pod.uid, m.row, m.cpu_milli, m.mem_bytes) for m in self.pods]
+        looked_at = [(m.pod.uid, m.row, (m.cpu_milli, m.mem_bytes)) for m in self.pods]
         listed = [*looked_at, *others]
         return Instance(
             nodes=self.nodes,
@@ -155,15 +174,15 @@ class Problem:
             load=self.load,
             ceiling=self.ceiling,
             gives=self.gives,
-            takes=self.takes | self.shelters,
-            pods=tuple(uid for uid, *_ in listed),
-            at=np.array([row for _, row, *_ in listed], dtype=np.int64),
-            pod_load=_pairs([load for _, _, *load in listed]),
+            takes=self.houses,
+            pods=tuple(uid for uid, _, _ in listed),
+            at=np.array([row for _, row, _ in listed], dtype=np.int64),
+            pod_load=_pairs([load for _, _, load in listed]),
             allowed=np.broadcast_to(np.True_, (len(listed), len(self.nodes))),
             empty=self.empty,
         )
 
-    def _not_looked_at(self) -> list[tuple[PodUid, int, float, float]]:
+    def _not_looked_at(self) -> list[tuple[PodUid, int, tuple[float, float]]]:
         """Return uid, row and load of the pods that were not judged."""
         if len(self.snapshot.pods) > LISTED:
             return []
@@ -172,22 +191,22 @@ class Problem:
             pods = self.snapshot.nodes[self.nodes[row]].pods
             for uid in sorted(pods):
                 load = self.demand.look.load.load_of(pods[uid])
-                found.append((uid, row, load.cpu_milli, load.mem_bytes))
+                found.append((uid, row, (load.cpu_milli, load.mem_bytes)))
         return found
 
     def _judged(self, row: int) -> tuple[Movable, ...]:
         purpose = Purpose.MAINTENANCE if self.empty[row] else Purpose.LOAD
-        pods = self.snapshot.nodes[self.nodes[row]].pods
+        view, judge = self.snapshot.nodes[self.nodes[row]], self.demand.judge
         found = []
-        for uid in sorted(pods):
-            refusals = self.demand.judge(pods[uid], purpose)
+        for uid, pod in sorted(view.pods.items()):
+            refusals = judge(pod, purpose)
             if refusals:
                 self.refused[uid] = refusals
             else:
-                found.append(self._movable(pods[uid], row))
+                found.append(self._movable(pod, row, view))
         return tuple(found)
 
-    def _movable(self, pod: PodRecord, row: int) -> Movable:
+    def _movable(self, pod: PodRecord, row: int, there: NodeView) -> Movable:
         load = self.demand.look.load.load_of(pod)
         movable = Movable(
             number=len(self.pods),
@@ -197,13 +216,15 @@ class Problem:
             cpu_milli=load.cpu_milli,
             mem_bytes=load.mem_bytes,
             maintenance=bool(self.empty[row]),
-            cost=disruption(pod, self.snapshot.nodes[self.nodes[row]], self._moved_s(pod)),
+            cost=disruption(pod, there, self._moved_s(pod)),
         )
         self.pods.append(movable)
         return movable
 
     def _moved_s(self, pod: PodRecord) -> float:
         """Return when a pod, or one of its workload, was moved last."""
+        if not self._past.lineage_moved_s and not self._past.workload_moved_s:
+            return 0.0
         top = self.snapshot.top_workload(pod)
         workload = self._past.workload_moved_s.get(top.uid, 0.0) if top is not None else 0.0
         return max(workload, self._past.lineage_moved_s.get(lineage_of(pod), 0.0))
@@ -227,6 +248,10 @@ class Problem:
 
 def _pairs(values: Sequence[Sequence[float]]) -> Floats:
     return np.array(values, dtype=np.float64).reshape(len(values), 2)
+
+
+def _columns(values: Sequence[Sequence[float]]) -> Floats:
+    return np.asfortranarray(_pairs(values))
 
 
 def _ceiling(found: Ceiling | None) -> tuple[float, float]:

@@ -17,7 +17,7 @@ import numpy as np
 from rebalancer.planner.cover import covering, sizes
 from rebalancer.planner.draft import Draft
 from rebalancer.planner.gain import worthwhile
-from rebalancer.planner.instance import Flags, Floats
+from rebalancer.planner.instance import Flags, Floats, Ints
 from rebalancer.planner.movable import Movable
 from rebalancer.planner.placing import Placing
 
@@ -178,8 +178,9 @@ class Relief:
 
     def _look(self, row: int, excess: Floats) -> First:
         givers = self._givers(row)
-        fewest = next(self._sizes(givers, excess), None)
-        sets = self._sets(givers, excess, fewest)[:1] if fewest is not None else []
+        loads = _loads(givers)
+        found = next((found for _, found in _coverings(loads, excess)), None)
+        sets = self._best_first(givers, loads, found, 1) if found is not None else []
         return First(excess, givers, sets)
 
     def _near(self, pods: Sequence[Movable]) -> list[Movable]:
@@ -205,8 +206,7 @@ class Relief:
         return [m for m, fine in zip(pods, enough, strict=True) if fine]
 
     def _sizes(self, pods: Sequence[Movable], excess: Floats) -> Iterator[int]:
-        loads = np.array([m.load for m in pods]).reshape(len(pods), 2)
-        return (size for size in sizes(loads, excess) if covering(loads, excess, size).size)
+        return (size for size, _ in _coverings(_loads(pods), excess))
 
     def _sets(
         self, pods: Sequence[Movable], excess: Floats, size: int
@@ -214,16 +214,20 @@ class Relief:
         """Return sets of pods whose leaving suffices, best first."""
         if len(pods) < size or not pods:
             return []
+        loads = _loads(pods)
+        return self._best_first(pods, loads, covering(loads, excess, size), TRIES)
+
+    def _best_first(
+        self, pods: Sequence[Movable], loads: Floats, found: Ints, most: int
+    ) -> list[tuple[Movable, ...]]:
         self.draft.effort.spend()
-        loads = np.array([m.load for m in pods])
-        found = covering(loads, excess, size)
         row = pods[0].row
         weight = (loads / self.problem.capacity[row]).sum(axis=1)[found].sum(axis=1)
         costs = np.array([m.cost for m in pods])[found].sum(axis=1).T[::-1]
         left = self.draft.load[row] - loads[found].sum(axis=1)
         near = (left > self.problem.aim[row]).any(axis=1)
         keys = (weight, near, *costs) if self.policy.gentle else (*costs, weight, near)
-        order = np.lexsort(keys)[:TRIES]
+        order = np.lexsort(keys)[:most]
         return [tuple(pods[i] for i in found[s]) for s in order]
 
     def _one_of(self, sets: Sequence[tuple[Movable, ...]], evictions: int | None) -> bool:
@@ -254,3 +258,15 @@ class Relief:
         over = self._over(m.row)
         axes = [axis for axis in (0, 1) if over[axis] > 0] or [0, 1]
         return worthwhile(draft, m, axes, self.problem.demand.settings.min_gain)
+
+
+def _loads(pods: Sequence[Movable]) -> Floats:
+    return np.array([m.load for m in pods]).reshape(len(pods), 2)
+
+
+def _coverings(loads: Floats, excess: Floats) -> Iterator[tuple[int, Ints]]:
+    """Return the sizes of sets that cover an excess, the smallest first, with the sets."""
+    for size in sizes(loads, excess):
+        found = covering(loads, excess, size)
+        if found.size:
+            yield size, found

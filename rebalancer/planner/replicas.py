@@ -9,7 +9,7 @@ only from the host where one arrives that waits until they are gone.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -90,7 +90,7 @@ class Replicas:
         self._hosts: dict[OwnerUid, Counter[int]] = {}
         self._zones: dict[OwnerUid, Counter[int]] = {}
 
-    def hosts_free_of(self, m: Movable, gone: Iterable[Movable] = ()) -> Flags | None:
+    def hosts_free_of(self, m: Movable, gone: Collection[Movable] = ()) -> Flags | None:
         """Return the rows where one more replica is not more than any host has.
 
         Those that are gone by then do not count where they were.
@@ -103,7 +103,7 @@ class Replicas:
         for row, more in self._hosts.get(m.group, _NOBODY).items():
             if more and standing.hosts[row] + more >= standing.most_on_host:
                 found[row] = False
-        left = Counter(q.row for q in gone if q.group == m.group)
+        left = Counter(q.row for q in gone if q.group == m.group) if gone else _NOBODY
         for row, fewer in left.items():
             there = standing.hosts[row] + self._hosts.get(m.group, _NOBODY)[row] - fewer
             found[row] = there < standing.most_on_host
