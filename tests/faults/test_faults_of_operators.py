@@ -14,7 +14,7 @@ from simulator.api import Change
 from simulator.faults import FreezeWatches, MetricsUnavailable, ServerError, SlowStarts
 from tests.support.closed_loop import PATIENCE_S, Loop, closed_loop
 from tests.support.extender_stand import eventually, maintain
-from tests.support.loop_programs import figure, is_ready_at
+from tests.support.loop_programs import IMPATIENT, figure, is_ready_at
 
 MAINTENANCE: dict[str, Any] = {"enabledStrategies": ["NodeMaintenance"]}
 REMOVAL = {"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule", "value": "1"}
@@ -125,16 +125,9 @@ async def test_moves_that_have_begun_rest_while_nothing_is_measured(tmp_path: Pa
 async def test_moves_that_have_begun_wait_while_the_cluster_is_not_seen_clearly(
     tmp_path: Path,
 ) -> None:
-    # A silent connection is given up after 800 ms of the machine's time.
-    reading = {
-        "backoffMin": "100ms",
-        "backoffMax": "500ms",
-        "silence": "800ms",
-        "staleAfter": "15s",
-    }
     async with (
         closed_loop(tmp_path, FOUR) as loop,
-        loop.rebalancer(reading=reading) as health,
+        loop.rebalancer(reading=IMPATIENT) as health,
     ):
         name = await waiting_to_go(loop)
         loop.cluster.faults.inject(FreezeWatches(resources=("nodes",)))

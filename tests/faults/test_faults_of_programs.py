@@ -24,7 +24,7 @@ from simulator.scheduler import Scheduler, SchedulerConfig
 from simulator.scheduler.config import Profile
 from tests.support.closed_loop import Loop, closed_loop, ending
 from tests.support.loop_process import nursery
-from tests.support.loop_programs import figure
+from tests.support.loop_programs import IMPATIENT, figure
 
 HOT = build.deployment("web", 8, cpu="100m", usage_cpu="1000m")
 """On one node two too many."""
@@ -81,16 +81,9 @@ async def test_a_fifth_of_all_requests_fails(
 async def test_watches_that_fall_silent_repeat_no_move(
     resources: tuple[str, ...], tmp_path: Path
 ) -> None:
-    # A silent connection is given up after 800 ms of the machine's time.
-    reading = {
-        "backoffMin": "100ms",
-        "backoffMax": "500ms",
-        "silence": "800ms",
-        "staleAfter": "15s",
-    }
     async with (
         closed_loop(tmp_path, HOT, places=PLACES) as loop,
-        loop.rebalancer(reading=reading) as health,
+        loop.rebalancer(reading=IMPATIENT) as health,
     ):
         loop.when_evicted(lambda: loop.cluster.faults.inject(FreezeWatches(resources=resources)))
         await loop.until(lambda: loop.witness.evicted, "a pod is evicted")

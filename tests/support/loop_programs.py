@@ -25,6 +25,8 @@ BOTH: Json = {
     "reading": {"backoffMin": "100ms", "backoffMax": "500ms", "staleAfter": "1h"},
     "clientConnection": {"qps": 1000, "burst": 1000},
 }
+# A silent connection is given up after 800 ms of the machine's time.
+IMPATIENT: Json = {**BOTH["reading"], "silence": "800ms", "staleAfter": "15s"}
 EXTENDER: Json = {**BOTH, "leaseNamespace": "default"}
 REBALANCER: Json = {
     **BOTH,
