@@ -68,6 +68,13 @@ def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     made.add_argument("--keep", action="store_true", help="leave everything running afterwards")
     made.add_argument("--json", action="store_true", help="end with one line of figures")
     made.add_argument("--real", action="store_true", help="use a real control plane (needs Go)")
+    made.add_argument(
+        "--longest",
+        metavar="S",
+        type=_seconds,
+        help="end after so many seconds, level or not (default: 110; with --real 400, counted "
+        "from when the control plane runs)",
+    )
     made.add_argument("--record", metavar="F", help="make an SVG of it that plays")
     _add_common(made, speed=8.0)
     made.set_defaults(command=demo)
@@ -97,6 +104,16 @@ def _count(text: str) -> int:
     if not text.isascii() or not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text} is not a number from 1")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 1.0 <= seconds <= 86_400.0:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds from 1 to 86400")
+    return seconds
 
 
 def _speed(text: str) -> float:

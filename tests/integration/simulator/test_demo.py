@@ -55,6 +55,15 @@ async def test_a_level_cluster_is_left_alone_and_can_be_kept(tmp_path: Path) -> 
         assert running.left() == []
 
 
+async def test_a_cluster_that_does_not_become_level_in_time_is_told_so(tmp_path: Path) -> None:
+    # So slow that nothing is ever measured.
+    async with demo(tmp_path, "--json", "--speed", "0.01", "--longest", "5") as running:
+        assert await running.ended() == 0, running.text
+        assert running.left() == []
+    assert "Not level yet: the time is over." in running.text
+    assert figures(tmp_path)["evictions"] == 0
+
+
 def ctrl_c(running: RunningDemo) -> None:
     assert running.terminal is not None
     os.write(running.terminal, b"\x03")
