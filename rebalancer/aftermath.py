@@ -1,7 +1,9 @@
 """What a move was expected to do to its nodes, and what it did.
 
 A finished Migration is looked at once both of its nodes have samples that are newer than its
-end and nothing else is on its way from or to them. What was predicted stands in the
+end and nothing else is on its way from or to them. Where that takes too long, because one
+move follows the other, nothing could be learned from it: it is counted, and let be. What was
+predicted stands in the
 Migration itself, so a new leader goes on where the old one stopped. Nothing depends on the
 result: it is there to be read, in the metrics, in the Migration's status and in an Event.
 """
@@ -133,6 +135,7 @@ class Aftermath:
         self._patience_s = patience_s
         self._every_s = every_s
         self._done: set[str] = set()
+        self._began_s = clock.now()
         self._decoder = msgspec.json.Decoder(Migration)
         self._errors = metrics.histogram(
             "prediction_error_points",
@@ -140,9 +143,14 @@ class Aftermath:
             ("node", "resource"),
             buckets=BUCKETS,
         )
+        self._unchecked = metrics.counter(
+            "predictions_unchecked_total",
+            "Moves whose nodes could not be measured before others touched them.",
+        )
 
     async def run(self) -> None:
-        """Look after moves for ever."""
+        """Look after moves for ever; a term of leading."""
+        self._began_s = self._clock.now()
         while True:
             try:
                 await self.look()
@@ -155,10 +163,23 @@ class Aftermath:
         belief = await self._look()
         migrations = belief.snapshot.migrations
         self._done.intersection_update({migration.uid for migration in migrations.values()})
+        self._let_be(migrations.values())
         for migration in due(migrations.values(), belief.load, done=self._done):
-            late = overdue(migration, now_s=self._clock.now(), patience_s=self._patience_s)
-            if late or await self._told(migration, actual_use(migration, belief.load)):
+            if await self._told(migration, actual_use(migration, belief.load)):
                 self._done.add(migration.uid)
+
+    def _let_be(self, migrations: Iterable[MigrationRecord]) -> None:
+        """Give up those whose nodes show something else by now."""
+        now_s = self._clock.now()
+        for migration in migrations:
+            late = overdue(migration, now_s=now_s, patience_s=self._patience_s)
+            if not late or migration.uid in self._done or not _ended_well(migration):
+                continue
+            self._done.add(migration.uid)
+            # What ended before we led was somebody else's to look after.
+            if not overdue(migration, now_s=self._began_s, patience_s=0.0):
+                self._unchecked.inc()
+                log.info("aftermath not measured", migration=migration.name)
 
     async def _told(self, migration: MigrationRecord, actual: Uses) -> bool:
         """Write down what came of a move; false if it is worth another try."""

@@ -6,6 +6,10 @@ half-open from then on: one move may try. A good try closes it and the count sta
 bad one opens it for twice as long, an hour at most. What ends while it is open was under
 way before and says nothing new.
 
+Migrations are removed some time after their end, and what is left has to lead to the same
+state. So a move that tries says so itself: it ends whatever came before, also if that is
+forgotten. And no Migration is removed while the others alone would open a closed breaker.
+
 A Migration that failed before anything was moved counts for nothing: its pod still runs.
 Nor does one that was called off, even if a copy of its pod had been made.
 Load and maintenance have a breaker each. Placing without guidance is the end of moving for
@@ -21,7 +25,7 @@ from typing import Final
 
 import msgspec
 
-from common.cluster.migrations import MigrationRecord, Outcome, Phase
+from common.cluster.migrations import MigrationRecord, Outcome, Phase, Step
 from common.cluster.records import PodRecord
 from common.cluster.snapshot import Snapshot
 from common.config import Breaker
@@ -69,6 +73,8 @@ class BreakerState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 CLOSED: Final = BreakerState()
+TRYING: Final = "Trying"
+"""What the condition `BudgetChecked` gives as its reason where a move tries."""
 
 
 def mark_of(migration: MigrationRecord, *, guidance: bool) -> Mark:
@@ -81,6 +87,12 @@ def mark_of(migration: MigrationRecord, *, guidance: bool) -> Mark:
         return Mark.UNGUIDED
     bad = migration.phase == Phase.FAILED or migration.outcome == Outcome.BACK_ON_SOURCE
     return Mark.BAD if bad else Mark.GOOD
+
+
+def is_try(migration: MigrationRecord) -> bool:
+    """Tell whether a move began while the breaker was half-open."""
+    found = migration.condition(Step.BUDGET_CHECKED)
+    return found is not None and found.reason == TRYING
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,10 +161,10 @@ class _Replay:
         if mark is Mark.NOTHING:
             return
         ended_s = _ended_s(migration)
-        if self._until_s is None:
-            self._count(migration, mark, ended_s)
-        elif ended_s >= self._until_s:
+        if is_try(migration) or (self._until_s is not None and ended_s >= self._until_s):
             self._tried(migration, mark, ended_s)
+        elif self._until_s is None:
+            self._count(migration, mark, ended_s)
 
     def history(self) -> History:
         return History(until_s=self._until_s, words=self._words)

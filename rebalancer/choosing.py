@@ -18,10 +18,11 @@ from typing import Final
 
 import msgspec
 
-from common.cluster.migrations import MigrationRecord, Phase, Step
+from common.cluster.migrations import MigrationRecord, Step
 from common.cluster.records import NodeName, PodUid
 from common.config import Mode, RebalancerConfiguration, Strategy
 from common.load import Load, LoadView
+from rebalancer.evictability import took_place
 from rebalancer.planner import Move, Plan
 from rebalancer.reasons import Refusal
 
@@ -178,15 +179,14 @@ def in_the_way(
 ) -> Refusal | None:
     """Return why a pod may not have another Migration than this one now.
 
-    One that was evicted has another uid by now, so only Migrations that failed before the
+    One that was evicted has another uid by now, so only Migrations that ended before the
     eviction stand in the way. Nothing is forgotten with them that the breaker counts.
     """
     if migration is None:
         return None
     if migration.open:
         return Refusal("Migrating", "it is being moved already", for_good=False)
-    failed = migration.phase == Phase.FAILED
-    if not failed or migration.withdrawn or migration.replacement_uid:
+    if migration.withdrawn or took_place(migration):
         return Refusal("Migrated", "it was moved just now", for_good=False)
     if migration.replacement_name and not migration.done(Step.CLEANED_UP):
         # Nobody would know of the copy any more.
@@ -196,7 +196,7 @@ def in_the_way(
     ended_s = migration.created_s if migration.finished_s is None else migration.finished_s
     if now_s - ended_s >= rest.seconds:
         return None
-    words = f"its last move failed {now_s - ended_s:.0f}s ago"
+    words = f"its last move came to nothing {now_s - ended_s:.0f}s ago"
     return Refusal("MigrationFailed", words, for_good=False)
 
 

@@ -224,9 +224,10 @@ class Daemon:
 
     async def _look(self) -> _Look:
         """Make a plan and show it."""
+        # Noted first: a look that fails must not be due again at once.
+        self._looked_s = began_s = self._clock.now()
         belief = await self.believe()
         decider = self._deciding(belief)
-        self._looked_s = began_s = self._clock.now()
         started_s = self._clock.monotonic()
         decision = await asyncio.to_thread(decider.decide, belief, began_s)
         self.show.made(decision.plan, self._clock.monotonic() - started_s)

@@ -238,6 +238,20 @@ LIMITS: Final[tuple[Rule, ...]] = (
 )
 
 
+SWITCHES: Final[tuple[Rule, ...]] = (
+    not_paused,
+    acting,
+    strategy_is_on,
+    node_is_still_to_be_emptied,
+)
+"""How people stop moves; asked once more right before an eviction is sent."""
+
+
+def switched_off(start: Start) -> Refusal | None:
+    """Return by which switch somebody has stopped a move."""
+    return next((found for rule in SWITCHES if (found := rule(start)) is not None), None)
+
+
 def against(start: Start) -> tuple[Refusal, ...]:
     """Return every limit that a Migration would break by beginning now, in their order."""
     return tuple([found for rule in LIMITS if (found := rule(start)) is not None])

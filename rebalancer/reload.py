@@ -82,11 +82,12 @@ class ConfigSource:
             await self.look()
 
     async def look(self) -> None:
-        """Read the file again if its content is another."""
+        """Read the file again if its content is another, or what was read could not be used."""
         if self._path is None:
             return
         content = await asyncio.to_thread(_digest, self._path)
-        if content != self._content:
+        # It is read a second time to be used, and that may have failed.
+        if content != self._content or self._complaint:
             self._content = content
             await self._load(self._path)
 

@@ -23,7 +23,7 @@ from common.cluster.state import ClusterState
 from common.config import RebalancerConfiguration, load_settings_hash
 from common.metrics import Metrics
 from common.observer import Belief
-from rebalancer.breaker import BreakerState, History, Signs, alarmed, blocks, history_of
+from rebalancer.breaker import CLOSED, BreakerState, History, Signs, alarmed, blocks, history_of
 from rebalancer.evictability import Context, Past, Purpose, judge, past_of, took_place
 from rebalancer.extenders import (
     ENOUGH_SHOWN,
@@ -34,7 +34,7 @@ from rebalancer.extenders import (
     sampling,
     unsteered,
 )
-from rebalancer.limits import Start, against, ahead_of, purpose_of
+from rebalancer.limits import Start, against, ahead_of, purpose_of, switched_off
 from rebalancer.migration.scene import Scene
 from rebalancer.reasons import Refusal
 from rebalancer.under_way import target_with
@@ -103,6 +103,25 @@ class SteeringRules:
             self._count(migration, refusal)
         return refusal
 
+    def stopped(self, migration: MigrationRecord) -> Refusal | None:
+        """Return by which switch somebody has stopped the move, now."""
+        snapshot = self._state.snapshot()
+        pod = snapshot.pods.get(migration.pod_uid)
+        if pod is None:
+            return None
+        return switched_off(
+            Start(
+                migration=migration,
+                pod=pod,
+                others=(),
+                ahead=(),
+                snapshot=snapshot,
+                config=self._config(),
+                now_s=self._clock.now(),
+                guided=True,
+            )
+        )
+
     def reasons(
         self, migration: MigrationRecord, snapshot: Snapshot | None = None
     ) -> tuple[Refusal, ...]:
@@ -148,7 +167,17 @@ class SteeringRules:
         if not took_place(migration):
             return False
         known = tuple(self._state.snapshot().migrations.values())
-        return self._history(purpose, known).at(now_s).rests_on_the_past(now_s)
+        state = self._history(purpose, known).at(now_s)
+        if state is not CLOSED:
+            return state.rests_on_the_past(now_s)
+        config, others = self._config(), (m for m in known if m.uid != migration.uid)
+        guidance = config.require_extender
+        without = history_of(others, config.breaker, purpose, guidance=guidance)
+        return without.at(now_s) is not CLOSED
+
+    def trying(self, migration: MigrationRecord) -> bool:
+        """Tell whether the move, if it begins now, tries for a breaker that is half-open."""
+        return self.breaker(purpose_of(migration)).half_open
 
     def may_plan(self) -> Refusal | None:
         """Return why nothing at all may be moved for load now."""

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from common.cluster.migrations import MigrationRecord, Phase
+from common.cluster.migrations import MigrationRecord, Outcome, Phase
 from common.cluster.records import OwnerUid, PodRecord
 
 _STATEFUL_SET: Final = "StatefulSet"
@@ -51,8 +51,10 @@ def past_of(migrations: Iterable[MigrationRecord]) -> Past:
 
 def took_place(migration: MigrationRecord) -> bool:
     """Tell whether something was moved: the pod evicted, or a copy of it made."""
-    evicted = migration.evicted_s is not None or bool(migration.replacement_uid)
-    return evicted or migration.phase == Phase.COMPLETED
+    if migration.evicted_s is not None or migration.replacement_uid:
+        return True
+    # One whose workload shrank before the eviction completes, and its pod may live on.
+    return migration.phase == Phase.COMPLETED and migration.outcome != Outcome.NOT_REPLACED
 
 
 def _lineage_after(migration: MigrationRecord) -> str:

@@ -7,6 +7,7 @@ taken back only while the original is there and stays: of the two one always rem
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final, NamedTuple
 
 import msgspec
@@ -98,33 +99,30 @@ class BarePods:
             if migration.phase == Phase.FAILED and _left_over(migration, snapshot):
                 await self._swept(_pair_of(migration))
 
-    async def sweep_strays(self, snapshot: Snapshot) -> bool:
-        """Take back copies that no Migration tells of any more; tell whether all of it worked."""
-        found = [pair for pod in snapshot.pods.values() if (pair := _stray(pod, snapshot))]
-        return all([await self._swept(pair) for pair in found])
+    async def sweep_strays(self, snapshot: Snapshot) -> None:
+        """Take back copies that no Migration tells of any more.
+
+        Migrations may vanish while nobody leads, and a leader that hung may make a copy late.
+        """
+        for pair in await asyncio.to_thread(_strays, snapshot):
+            await self._swept(pair)
 
     async def run(self) -> None:
-        """Sweep now and then, for ever.
-
-        Migrations may have vanished while nobody led; from now on that is noticed.
-        """
-        searched = False
+        """Sweep now and then, for ever."""
         while True:
             try:
                 snapshot = self._state.snapshot()
                 await self.sweep(snapshot)
-                searched = searched or await self.sweep_strays(snapshot)
+                await self.sweep_strays(snapshot)
             except Exception:  # the next sweep may go well
                 log.exception("copies not swept")
             await self._clock.sleep(SWEEP_EVERY_S)
 
-    async def _swept(self, pair: _Pair) -> bool:
+    async def _swept(self, pair: _Pair) -> None:
         try:
             await self._roll_back(pair)
         except KubeError as error:
             self._failed("CopyStays", error)
-            return False
-        return True
 
     async def _roll_back(self, pair: _Pair) -> None:
         try:
@@ -208,6 +206,10 @@ def _left_over(migration: MigrationRecord, snapshot: Snapshot) -> bool:
         return False
     original = snapshot.pods.get(migration.pod_uid)
     return original is not None and not original.terminating
+
+
+def _strays(snapshot: Snapshot) -> list[_Pair]:
+    return [pair for pod in snapshot.pods.values() if (pair := _stray(pod, snapshot))]
 
 
 def _stray(pod: PodRecord, snapshot: Snapshot) -> _Pair | None:

@@ -22,6 +22,8 @@ import structlog
 
 from common.clock import Clock
 from common.cluster.migrations import MigrationRecord, Step
+from common.cluster.records import PodRecord
+from common.cluster.snapshot import Snapshot
 from common.cluster.state import ClusterState
 from common.config import RebalancerConfiguration
 from common.contract import MIGRATION_ID_LABEL
@@ -129,11 +131,12 @@ class MigrationController:
             steering=steering,
             guard=guard,
             replacer=replacer,
-            eviction=eviction or ApiEviction(client, leads),
+            eviction=eviction or ApiEviction(client),
             marks=Marks(client),
             announcer=announcer,
             config=config,
             why_blind=why_blind,
+            leads=leads,
             answered=figures.answered,
             settings=self._settings,
             clock=clock,
@@ -148,11 +151,11 @@ class MigrationController:
 
     async def run(self) -> None:
         """Work for ever; call it while leading only, and when everything has been listed."""
-        await self._sweep()
         for name in self._state.migrations.records:
             self._queue.add(name)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._queue.run_alarms())
+            group.create_task(self._keep_sweeping())
             for _ in range(self._settings.workers):
                 group.create_task(self._work())
 
@@ -272,12 +275,24 @@ class MigrationController:
         if migration is not None:
             self._hands.forget(migration)
 
+    async def _keep_sweeping(self) -> None:
+        while True:
+            try:
+                await self._sweep()
+            except Exception:  # the next sweep may go well
+                log.exception("marks not swept")
+            await self._clock.sleep(self._settings.sweep_s)
+
     async def _sweep(self) -> None:
-        """Have marks removed whose Migration vanished while nobody looked."""
-        for pod in self._desk.snapshot().pods.values():
-            if pod.labels.get(MIGRATION_ID_LABEL) != pod.uid:
-                continue
-            if self._desk.current(pod.uid) is None:
+        """Have marks removed that nobody else will: of pods that stay and are not being moved.
+
+        Their Migration vanished while nobody looked, the marks could not be removed when it
+        ended, or they were set by a request that was thought to be lost.
+        """
+        marked = await asyncio.to_thread(_marked, self._state.snapshot())
+        for pod in marked:
+            migration = self._desk.current(pod.uid)
+            if migration is None or migration.done(Step.CLEANED_UP):
                 await self._hands.unmark(pod)
 
     def _soon(self, name: str) -> None:
@@ -287,7 +302,7 @@ class MigrationController:
         """Somebody else has changed the Migration: read it, and decide anew."""
         try:
             await self._desk.read(name)
-        except KubeError as error:
+        except Exception as error:  # what cannot be read must not stop the others
             self._later(name, error)
         else:
             self._queue.add(name)
@@ -302,3 +317,12 @@ class MigrationController:
         retry_s = max(backoff.next_s(), asked_s)
         log.info("migration not advanced", migration=name, error=str(error), retry_s=retry_s)
         self._queue.add_after(name, retry_s)
+
+
+def _marked(snapshot: Snapshot) -> list[PodRecord]:
+    """Return the pods that say they are being moved, and are not on their way out."""
+    return [
+        pod
+        for pod in snapshot.pods.values()
+        if pod.labels.get(MIGRATION_ID_LABEL) == pod.uid and not pod.terminating
+    ]

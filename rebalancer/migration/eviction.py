@@ -5,8 +5,8 @@ pod has the same name, and an eviction that is repeated with its uid would kill 
 each attempt the pod is looked at; one that is gone, going, or another is no error but the
 end of the matter. The pod's own grace holds; ours may only lengthen it.
 
-Whether this process leads is asked last of all: it may have been stopped while it looked,
-and by now another decides what becomes of the pod.
+Whether anybody wants it stopped is asked last of all: looking takes time, and meanwhile
+another may lead, or somebody may have paused.
 
 The answers are those of pkg/registry/core/pod/storage/eviction.go of Kubernetes v1.36.
 """
@@ -53,7 +53,7 @@ class Result(StrEnum):
     THERE = "there"
     """It was only looked at, and is there."""
     NOT_SENT = "not_sent"
-    """The pod could not be looked at, or we do not lead any more: nothing was asked."""
+    """The pod could not be looked at, or somebody has stopped us: nothing was asked."""
     FAILED = "failed"
     """An attempt that may be repeated, with the same uid."""
     UNSURE = "unsure"
@@ -82,11 +82,15 @@ class Victim(msgspec.Struct, frozen=True, kw_only=True):
     """The grace that is wanted at least; None leaves the pod's own."""
 
 
+Stopped = Callable[[], str | None]
+"""Says why nothing may be sent after all."""
+
+
 class EvictionDriver(Protocol):
     """The one way in which pods are made to leave."""
 
-    async def evict(self, victim: Victim) -> Answer:
-        """Try once; never raises for what an API server or a network can do."""
+    async def evict(self, victim: Victim, stopped: Stopped) -> Answer:
+        """Try once, unless it is `stopped`; never raises for what a server or network can do."""
         ...
 
     async def look(self, victim: Victim) -> Answer:
@@ -105,7 +109,6 @@ class EvictionClient(Protocol):
 
 
 _GONE: Final = Answer(Result.GONE, "the pod is gone")
-_DEPOSED: Final = Answer(Result.NOT_SENT, "this process does not lead any more")
 
 
 class _Meta(msgspec.Struct, rename="camel"):
@@ -130,17 +133,16 @@ class _Pod(msgspec.Struct):
 class ApiEviction:
     """Evicts through the Eviction API."""
 
-    def __init__(self, client: EvictionClient, leads: Callable[[], bool] = lambda: True) -> None:
+    def __init__(self, client: EvictionClient) -> None:
         self._client = client
-        self._leads = leads
 
-    async def evict(self, victim: Victim) -> Answer:
+    async def evict(self, victim: Victim, stopped: Stopped) -> Answer:
         """Look at the pod and ask for its eviction if it is still the one."""
         seen = await self._see(victim)
         if isinstance(seen, Answer):
             return seen
-        if not self._leads():
-            return _DEPOSED
+        if (why := stopped()) is not None:
+            return Answer(Result.NOT_SENT, why)
         return await self._ask(victim, _body(victim, seen))
 
     async def look(self, victim: Victim) -> Answer:

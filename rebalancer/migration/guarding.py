@@ -34,6 +34,9 @@ API_VERSIONS: Final = {
 }
 """Kinds whose number of pods the disruption controller can ask for; others are not guarded."""
 
+GUARDED: Final = "TemporaryPdb"
+"""What a move says that has such a guard."""
+
 _OFF: Final = Refusal("TemporaryPdbOff", "temporaryPdb is off")
 _NOBODY: Final = Refusal("NothingToGuard", "no workload of a kind that can be guarded owns it")
 _SINGLE: Final = Refusal("SingleReplica", "a budget for the only replica would forbid its move")

@@ -220,6 +220,8 @@ def a_copy_stays_ready(scene: Scene, _: Rules) -> Next | None:
     found = scene.replacement
     if found is None or found.terminating:
         return Fail(Refusal("ReplacementLost", "the copy is gone before the original went"))
+    if found.node == scene.migration.source:
+        return Fail(Refusal("CopyOnSource", f"{found.key} came to the node that it is to leave"))
     if found.ready:
         return None
     return Hold(Step.EVICTED, Refusal("ReplacementNotReady", f"{found.key} is not Ready", False))

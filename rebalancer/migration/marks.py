@@ -23,7 +23,7 @@ from common.contract import (
     ORIGINAL_POD,
     ORIGINAL_POD_NAME,
 )
-from common.kube.errors import Forbidden, Invalid, KubeError, NotFound
+from common.kube.errors import FINAL, KubeError, NotFound
 from common.kube.resources import PODS, Resource
 from common.kube.timestamps import micro_time
 
@@ -91,7 +91,7 @@ class Marks:
             await self._client.patch(PODS, body, **where)
         except NotFound:
             return Marked(Marking.GONE)
-        except (Forbidden, Invalid) as error:
+        except FINAL as error:
             return Marked(Marking.REFUSED, str(error))
         except KubeError as error:
             return Marked(Marking.FAILED, str(error))

@@ -32,12 +32,20 @@ class Steering(Protocol):
         """
         ...
 
+    def stopped(self, migration: MigrationRecord) -> Refusal | None:
+        """Return by which switch somebody has stopped the move, now; quick to answer."""
+        ...
+
     def acknowledged(self, resource_version: int, scheduler: str) -> Refusal | None:
         """Return which live extender does not know the Migrations up to this version yet."""
         ...
 
     def asked(self, replacement: PodRecord, bound_s: float) -> Asked:
         """Tell whether an extender was asked about the pod before it was bound."""
+        ...
+
+    def trying(self, migration: MigrationRecord) -> bool:
+        """Tell whether the move, if it begins now, tries whether moving is well again."""
         ...
 
     def needs_the_past(self, migration: MigrationRecord) -> bool:

@@ -28,6 +28,9 @@ class ControllerSettings:
     backoff_min_s: float = 1.0
     backoff_max_s: float = 60.0
     mark_tries: int = 3
+    """After so many failures a move goes on without marks, and cleaning up leaves them behind."""
+    sweep_s: float = 30.0
+    """How often marks are looked for that were left behind."""
     guidance_s: float = 60.0
     """How long after the binding extenders are waited for to tell whether they were asked."""
     guidance_emptying_s: float = 15.0

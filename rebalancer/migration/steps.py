@@ -8,6 +8,7 @@ controller's business. What is refused for good fails the move, anything else wa
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
 
@@ -19,6 +20,7 @@ from common.cluster.records import PodRecord
 from common.config import RebalancerConfiguration
 from common.kube.errors import KubeError, NotFound
 from common.kube.resources import PODS
+from rebalancer.breaker import TRYING
 from rebalancer.evictability import Purpose
 from rebalancer.extenders import Asked
 from rebalancer.limits import purpose_of
@@ -26,6 +28,7 @@ from rebalancer.migration import replacements
 from rebalancer.migration.announcing import Announcer
 from rebalancer.migration.budgeting import budget_refusal, guard_stands
 from rebalancer.migration.eviction import Answer, EvictionDriver, Result, Victim
+from rebalancer.migration.guarding import GUARDED
 from rebalancer.migration.marks import Marking, Marks
 from rebalancer.migration.outcomes import landed
 from rebalancer.migration.patience import Patience
@@ -73,6 +76,7 @@ class Hands:
         announcer: Announcer,
         config: Callable[[], RebalancerConfiguration],
         why_blind: Callable[[], str | None],
+        leads: Callable[[], bool],
         answered: Callable[[Result], None],
         settings: ControllerSettings,
         clock: Clock,
@@ -87,11 +91,12 @@ class Hands:
         self._announcer = announcer
         self._config = config
         self._why_blind = why_blind
+        self._leads = leads
         self._answered = answered
         self._settings = settings
         self._patience = Patience(settings, clock, rng)
         self._first_seen: dict[str, int] = {}
-        self._mark_tries: dict[str, int] = {}
+        self._mark_tries: Counter[tuple[str, Step]] = Counter()
 
     def meet(self, migration: MigrationRecord) -> None:
         """Take note of a Migration at its first sight: extenders must know that version."""
@@ -100,7 +105,8 @@ class Hands:
     def forget(self, migration: MigrationRecord) -> None:
         """Remember nothing of a Migration that is over."""
         self._first_seen.pop(migration.uid, None)
-        self._mark_tries.pop(migration.name, None)
+        for step in (Step.MARKED, Step.CLEANED_UP):
+            self._mark_tries.pop((migration.name, step), None)
         self._patience.forget(migration)
 
     async def check(self, scene: Scene) -> Verdict:
@@ -108,6 +114,8 @@ class Hands:
         refusal = self._why_not(scene, budget_refusal(scene))
         if refusal is not None:
             return _refused(refusal)
+        if self._steering.trying(scene.migration):
+            return Proceed(TRYING, "it tries whether moving is well again")
         return Proceed("Allowed", "limits, gates and budgets allow it")
 
     async def mark(self, scene: Scene) -> Verdict:
@@ -116,7 +124,7 @@ class Hands:
         done = await self._marks.put(migration, scene.now_s)
         if done.result is Marking.DONE:
             return Proceed("Marked")
-        if done.result is Marking.FAILED and self._mark_again(migration):
+        if done.result is Marking.FAILED and self._mark_again(migration, Step.MARKED):
             words = f"the marks could not be set: {done.words}"
             return Wait(Refusal("MarkFailed", words, False), self._settings.backoff_min_s)
         self._announcer.mark_refused(migration, done.words or "the pod is not there")
@@ -145,9 +153,9 @@ class Hands:
         besides = budget_refusal(scene) or self._unknown(scene)
         if scene.alive and (refusal := self._why_not(scene, besides)) is not None:
             return _refused(refusal)
-        victim = self._victim(scene.migration)
-        attempt = self._eviction.evict if scene.alive else self._eviction.look
-        answer = await attempt(victim)
+        if scene.alive and (unguarded := await self._guard_again(scene)) is not None:
+            return unguarded
+        answer = await self._attempt(scene)
         self._answered(answer.result)
         verdict = self._judge(scene, answer)
         if isinstance(verdict, Wait) and scene.late:
@@ -156,6 +164,26 @@ class Hands:
             least_s = self._settings.budget_min_s if answer.result is Result.BUDGET else None
             self._patience.hold(scene, verdict, least_s)
         return verdict
+
+    async def _guard_again(self, scene: Scene) -> Verdict | None:
+        """Have a guard made anew whose time was over before the eviction came."""
+        found = scene.migration.condition(Step.PROTECTED)
+        if found is None or found.reason != GUARDED or guard_stands(scene):
+            return None
+        verdict = await self._guard.protect(scene.migration, scene)
+        return None if isinstance(verdict, Proceed) else verdict
+
+    async def _attempt(self, scene: Scene) -> Answer:
+        victim = self._victim(scene.migration)
+        if not scene.alive:
+            return await self._eviction.look(victim)
+        return await self._eviction.evict(victim, lambda: self._stopped(scene.migration))
+
+    def _stopped(self, migration: MigrationRecord) -> str | None:
+        if not self._leads():
+            return "this process does not lead any more"
+        refusal = self._steering.stopped(migration)
+        return None if refusal is None else f"{refusal.name}: {refusal.words}"
 
     async def replace(self, scene: Scene) -> Verdict:
         """Note the replacement, which for a bare pod is made first."""
@@ -190,10 +218,10 @@ class Hands:
             done = await self._marks.take_away(
                 migration.namespace, migration.pod_name, migration.pod_uid
             )
-            if done.result is Marking.FAILED:
+            if done.result is Marking.FAILED and self._mark_again(migration, Step.CLEANED_UP):
                 words = f"the marks could not be removed: {done.words}"
                 return Wait(Refusal("MarkFailed", words, False), self._settings.backoff_min_s)
-            if done.result is Marking.REFUSED and scene.alive:
+            if done.result in (Marking.REFUSED, Marking.FAILED) and scene.alive:
                 self._announcer.cleanup_failed(migration, done.words)
             if scene.bare and migration.phase == Phase.FAILED:
                 await self._roll_back(scene)
@@ -230,9 +258,9 @@ class Hands:
         settings, purpose = self._settings, purpose_of(migration)
         return settings.guidance_s if purpose is Purpose.LOAD else settings.guidance_emptying_s
 
-    def _mark_again(self, migration: MigrationRecord) -> bool:
-        tries = self._mark_tries[migration.name] = self._mark_tries.get(migration.name, 0) + 1
-        return tries < self._settings.mark_tries
+    def _mark_again(self, migration: MigrationRecord, step: Step) -> bool:
+        self._mark_tries[migration.name, step] += 1
+        return self._mark_tries[migration.name, step] < self._settings.mark_tries
 
     def _soon(self, refusal: Refusal) -> Wait:
         return Wait(refusal, self._settings.acknowledge_again_s)

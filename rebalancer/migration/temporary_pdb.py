@@ -42,6 +42,7 @@ from common.kube.resources import PDBS
 from common.kube.timestamps import micro_time
 from common.metrics import Metrics
 from rebalancer.migration.guarding import (
+    GUARDED,
     budget_for,
     expires_s,
     guarded_by,
@@ -288,7 +289,7 @@ def _settled(budget: BudgetRecord, pod: PodRecord | None) -> Verdict:
             f"{budget.expected_pods} pods healthy, {budget.desired_healthy} needed"
         )
         return Wait(Refusal("PdbExhausted", words, for_good=False))
-    return Proceed("TemporaryPdb", f"PDB {budget.name} guards its workload")
+    return Proceed(GUARDED, f"PDB {budget.name} guards its workload")
 
 
 def _unsettled(name: str) -> Wait:

@@ -120,8 +120,9 @@ class SceneWorld:
 
     def _budget(self, name: str, status: Row) -> None:
         made = build.pdb(name, match={"app": "web"}, max_unavailable=1)
-        meta = {**made["metadata"], "uid": name, "generation": 1}
-        whole = {**made, "metadata": meta, "status": {"observedGeneration": 1, **status}}
+        labels, counted = {"labels": status.get("labels", {})}, status.get("status", status)
+        meta = {**made["metadata"], **labels, "uid": name, "generation": 1}
+        whole = {**made, "metadata": meta, "status": {"observedGeneration": 1, **counted}}
         self.state.budgets.upsert(wire(PodDisruptionBudget, whole))
 
     def _migration(self, name: str, row: Row) -> None:

@@ -66,8 +66,12 @@ class OpenSteering:
 
     refusal: Callable[[MigrationRecord], Refusal | None] = lambda _: None
     not_acknowledged: Refusal | None = None
+    switch: Refusal | None = None
+    """By which somebody has stopped moves."""
     evidence: Asked = Asked.YES
     """Whether an extender was asked about replacements."""
+    tries: bool = False
+    """The breaker is half-open."""
     remembers: bool = False
     """Finished Migrations have to stay."""
     remembered: list[str] = field(default_factory=list)
@@ -83,11 +87,17 @@ class OpenSteering:
         self.known_against += [besides.name] if besides is not None else []
         return self.refusal(migration) or besides
 
+    def stopped(self, migration: MigrationRecord) -> Refusal | None:
+        return self.switch
+
     def acknowledged(self, resource_version: int, scheduler: str) -> Refusal | None:
         return self.not_acknowledged
 
     def asked(self, replacement: PodRecord, bound_s: float) -> Asked:
         return self.evidence
+
+    def trying(self, migration: MigrationRecord) -> bool:
+        return self.tries
 
     def needs_the_past(self, migration: MigrationRecord) -> bool:
         self.remembered.append(migration.name)
@@ -124,6 +134,7 @@ class CopyingReplacer:
             copy = build.pod(
                 migration.replacement_name, namespace=migration.namespace, labels={"app": "web"}
             )
+            copy["spec"]["nodeSelector"] = {"kubernetes.io/hostname": migration.target}
             self._store.create(PODS, copy)
         return Proceed("Copied")
 

@@ -14,7 +14,7 @@ from rebalancer.migration import Wait
 from rebalancer.reasons import Refusal
 from simulator import build
 from simulator.api import DeleteOptions, Json
-from simulator.faults import FreezeWatches, RejectPods
+from simulator.faults import FreezeWatches, RejectPods, ServerError
 from tests.support.extender_stand import maintain
 from tests.support.migration_stand import QUICK, MigrationStand, condition, migrating
 
@@ -283,6 +283,63 @@ async def test_marks_of_a_migration_that_vanished_unseen_are_swept(tmp_path: Pat
         assert stand.marks(name)
         async with stand.controller():
             await stand.until(lambda: not stand.marks(name), "the marks are gone")
+
+
+async def test_marks_that_could_not_be_swept_are_swept_later(tmp_path: Path) -> None:
+    async with migrating(tmp_path, build.deployment("web", 2)) as stand:
+        victim = (await stand.until_ready(2))[0]
+        stand.settings = replace(QUICK, sweep_s=0.05)
+        stand.steering.not_acknowledged = BEHIND
+        async with stand.controller():
+            name = stand.plan(victim, stand.others(victim)[0])
+            await stand.until_waits(name, "Acknowledged", "NotAcknowledged")
+        stand.cluster.store.delete(MIGRATIONS, name)
+        fault = stand.cluster.faults.inject(
+            ServerError(status=500, verbs=("patch",), resources=("pods",), times=2)
+        )
+        async with stand.controller():
+            await stand.until(lambda: not stand.marks(name), "the marks are gone")
+        stand.cluster.faults.withdraw(fault)
+
+
+@pytest.mark.parametrize("status", [400, 500])
+async def test_marks_that_cannot_be_removed_do_not_keep_a_move_from_its_end(
+    status: int, tmp_path: Path
+) -> None:
+    """A webhook that denies answers 400, one that is down 500."""
+    async with migrating(tmp_path, build.deployment("web", 2)) as stand:
+        victim = (await stand.until_ready(2))[0]
+        stand.settings = replace(QUICK, sweep_s=0.05)
+        stand.steering.not_acknowledged = BEHIND
+        async with stand.controller():
+            name = stand.plan(victim, stand.others(victim)[0])
+            await stand.until_waits(name, "Acknowledged", "NotAcknowledged")
+            fault = stand.cluster.faults.inject(
+                ServerError(status=status, verbs=("patch",), resources=("pods",))
+            )
+            stand.steering.refusal = lambda _: Refusal("Protected", "it is to stay")
+            stand.steering.not_acknowledged = None
+            [found] = await stand.until_ended(name)
+            assert found["phase"] == "Failed"
+            assert stand.guard.released == [name]
+            assert stand.marks(name)
+            stand.cluster.faults.withdraw(fault)
+            await stand.until(lambda: not stand.marks(name), "the marks are gone")
+        assert stand.deletions == []
+
+
+async def test_who_is_stopped_in_the_last_moment_evicts_nobody(tmp_path: Path) -> None:
+    async with migrating(tmp_path, build.deployment("web", 2)) as stand:
+        victim = (await stand.until_ready(2))[0]
+        stand.steering.switch = Refusal("Paused", "paused is set", for_good=False)
+        async with stand.controller():
+            name = stand.plan(victim, stand.others(victim)[0])
+            await stand.until_waits(name, "Evicted", "NotSent")
+            assert stand.deletions == []
+            stand.steering.switch = None
+            [status] = await stand.until_ended(name)
+        assert status["phase"] == "Completed"
+        assert status.get("attempts", 0) == 0
 
 
 async def test_a_younger_sibling_on_the_target_cancels_the_move(tmp_path: Path) -> None:

@@ -145,10 +145,10 @@ async def test_looking_asks_for_nothing(tmp_path: Path) -> None:
     assert {request.method for request in api.requests} == {"GET"}
 
 
-async def test_who_leads_no_more_when_the_pod_is_found_asks_for_nothing(tmp_path: Path) -> None:
+async def test_who_is_stopped_while_the_pod_is_looked_at_asks_for_nothing(tmp_path: Path) -> None:
     async with ScriptedApi(ALIVE) as api, client_of(api, tmp_path, FakeClock()) as client:
-        found = await ApiEviction(client, leads=lambda: False).evict(VICTIM)
-    assert found.result is Result.NOT_SENT
+        found = await ApiEviction(client).evict(VICTIM, lambda: "Paused: paused is set")
+    assert found == Answer(Result.NOT_SENT, "Paused: paused is set")
     assert [request.method for request in api.requests] == ["GET"]
 
 
@@ -156,4 +156,4 @@ async def evicted(
     script: list[Step], folder: Path, victim: Victim = VICTIM
 ) -> tuple[Answer, ScriptedApi]:
     async with ScriptedApi(*script) as api, client_of(api, folder, FakeClock()) as client:
-        return await ApiEviction(client).evict(victim), api
+        return await ApiEviction(client).evict(victim, lambda: None), api

@@ -29,14 +29,14 @@ class UnluckyClient:
         client: KubeClient,
         *,
         loses: str = "",
-        blind_for: int = 0,
+        blind: bool = False,
         stops_at: int = -1,
         done: bool = False,
     ) -> None:
-        """`blind_for` is how many reads fail after the answer that is lost."""
+        """While it is `blind`, reads fail after the answer that is lost."""
         self._client = client
         self._loses = loses
-        self._blind_for = blind_for
+        self.blind = blind
         self._stops_at = stops_at
         self._done = done
         self.calls: list[str] = []
@@ -72,8 +72,7 @@ class UnluckyClient:
             await asyncio.Event().wait()
         if verb == self._loses and self.calls.count(verb) == 1:
             raise TimedOut("the answer was lost")
-        if verb == "get" and self._loses in self.calls and self._blind_for > 0:
-            self._blind_for -= 1
+        if verb == "get" and self._loses in self.calls and self.blind:
             raise TimedOut("nothing is seen")
         return answer
 
@@ -138,11 +137,12 @@ async def test_a_last_attempt_is_no_failure_while_nobody_can_tell_what_it_did(
         victim = (await stand.until_ready(2))[0]
         stand.config = RebalancerConfiguration(max_attempts=1)
         freeze = stand.cluster.faults.inject(FreezeWatches(resources=("pods",)))
-        unlucky = UnluckyClient(stand.client, loses="eviction", blind_for=2)
+        unlucky = UnluckyClient(stand.client, loses="eviction", blind=True)
         async with stand.controller(unlucky):
             name = stand.plan(victim, stand.others(victim)[0])
             await stand.until(lambda: stand.deletions, "it is evicted")
             await stand.until_waits(name, "Evicted", "EvictionUnsure")
+            unlucky.blind = False
             stand.cluster.faults.withdraw(freeze)
             [status] = await stand.until_ended(name)
         assert status["phase"] == "Completed"

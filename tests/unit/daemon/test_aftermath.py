@@ -244,3 +244,19 @@ async def test_a_new_leader_does_not_ask_about_what_is_long_over() -> None:
     aftermath, _ = looking_after(api, wire(), late_s=60)
     await aftermath.look()
     assert api.asked == 0
+
+
+async def test_what_could_not_be_measured_in_time_is_counted_and_let_be() -> None:
+    other = wire("u-2", phase="InProgress", finished_at=None)
+    api, now = Api(wire()), START.timestamp() + 1
+    clock, metrics = FakeClock(now=START_S - 1), Metrics("test")
+
+    async def look() -> Belief:
+        return belief(wire(), other)
+
+    aftermath = Aftermath(look, api, recorder=Notes(), clock=clock, metrics=metrics, patience_s=60)
+    for seconds in (now - START_S + 1, 60, 60):
+        await clock.advance(seconds)
+        await aftermath.look()
+    assert api.asked == 0
+    assert metrics.registry.get_sample_value("evenkeel_predictions_unchecked_total") == 1

@@ -172,9 +172,18 @@ def test_a_replacement_that_landed_elsewhere_touches_that_node() -> None:
         ({"phase": "Failed"}, "Maintenance", 29, True),
         ({"phase": "Failed"}, "Maintenance", 30, False),
         ({"phase": "Failed", "replacement": ReplacementRef(uid="r")}, "Maintenance", 9999, True),
+        # Its workload shrank, and another pod was the one that went.
+        ({"phase": "Completed", "outcome": "NotReplaced"}, "Maintenance", 29, True),
+        ({"phase": "Completed", "outcome": "NotReplaced"}, "Maintenance", 30, False),
+        (
+            {"phase": "Completed", "outcome": "NotReplaced", "evicted_at": START},
+            "Maintenance",
+            9999,
+            True,
+        ),
     ],
 )
-def test_a_pod_gets_a_second_migration_only_some_time_after_the_first_has_failed(
+def test_a_pod_gets_a_second_migration_only_some_time_after_the_first_came_to_nothing(
     status: dict[str, Any], reason: str, age_s: float, objects: bool
 ) -> None:
     found = record(finished_at=START, **status)

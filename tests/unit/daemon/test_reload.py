@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import structlog
 
-from common.config import RebalancerConfiguration, load_config
+from common.config import ConfigError, RebalancerConfiguration, load_config
 from common.metrics import Metrics
+from rebalancer import reload
 from rebalancer.reload import FIXED, ConfigSource, merged, needs_restart
 from tests.support.clock import FakeClock
 
@@ -146,3 +147,20 @@ def test_every_fixed_key_exists_and_is_kept() -> None:
     new = RebalancerConfiguration.model_validate({"metricExpiry": "60s", "minGain": 2.0})
     assert needs_restart(old, new) == ("metricExpiry",)
     assert merged(old, new) == RebalancerConfiguration.model_validate({"minGain": 2.0})
+
+
+async def test_a_file_that_could_not_be_read_a_second_time_is_read_again(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    followed = Followed(folder)
+    folder.write("paused: true\n")
+
+    def torn(path: str, _: object) -> None:
+        raise ConfigError(f"{path}: cannot be read: Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(reload, "load_config", torn)
+        await followed.source.look()
+    assert (followed.refused, followed.source.current.paused) == (1, False)
+    await followed.source.look()
+    assert (followed.refused, followed.source.current.paused) == (0, True)

@@ -92,3 +92,10 @@ def test_a_completed_move_without_replacement_still_moved_its_workload() -> None
     status = {"phase": "Completed", "finishedAt": "2026-11-16T08:03:00Z"}
     found = past_of([migration(status=status)])
     assert found.workload_moved_s == {"u-web": EIGHT + 180}
+
+
+def test_a_move_that_was_not_needed_any_more_before_the_eviction_moved_nothing() -> None:
+    status = {"phase": "Completed", "outcome": "NotReplaced", "finishedAt": "2026-11-16T08:03:00Z"}
+    assert past_of([migration(status=status)]) == Past()
+    evicted = {**status, "evictedAt": "2026-11-16T08:02:00Z"}
+    assert past_of([migration(status=evicted)]).workload_moved_s == {"u-web": EIGHT + 180}

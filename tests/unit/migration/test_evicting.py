@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 
 from common.config import RebalancerConfiguration
-from rebalancer.migration.eviction import Answer, Result, Victim
+from common.contract import TEMPORARY_PDB_LABEL
+from rebalancer.migration.eviction import Answer, Result, Stopped, Victim
+from rebalancer.migration.guarding import GUARDED
 from rebalancer.migration.scene import Scene
 from rebalancer.migration.settings import ControllerSettings
 from rebalancer.migration.steps import Hands
 from rebalancer.migration.verdicts import Proceed, Verdict, Wait
+from rebalancer.reasons import Refusal
 from tests.support.clock import FakeClock
 from tests.support.migration_scenes import SceneWorld
 from tests.support.migration_stand import NoGuard, OpenSteering
@@ -28,7 +31,8 @@ class Driver:
     def __init__(self, first: Answer) -> None:
         self._answers = [first, Answer(Result.ACCEPTED, "the Eviction API took it")]
 
-    async def evict(self, _: Victim) -> Answer:
+    async def evict(self, _: Victim, stopped: Stopped) -> Answer:
+        assert stopped() is None
         return self._answers.pop(0)
 
     async def look(self, _: Victim) -> Answer:
@@ -53,6 +57,7 @@ def evicting(first: Answer, clock: FakeClock) -> Hands:
         announcer=UNUSED,
         config=RebalancerConfiguration,
         why_blind=lambda: None,
+        leads=lambda: True,
         answered=lambda _: None,
         settings=ControllerSettings(),
         clock=clock,
@@ -94,3 +99,29 @@ async def test_what_an_older_move_was_promised_is_not_asked_for() -> None:
     assert isinstance(found, Wait)
     assert "1 spent" in found.reason.words
     assert found.retry_s is None, "nothing was asked of the API"
+
+
+@pytest.mark.parametrize("stands", [True, False])
+async def test_a_guard_whose_time_was_over_is_made_again_before_the_eviction(stands: bool) -> None:
+    ours = {"status": TWO_LEFT, "labels": {TEMPORARY_PDB_LABEL: "web"}}
+    said = {"Protected": ["True", GUARDED]}
+    row = {"budgets": {"web": ours} if stands else {}, "done": "all before", "said": said}
+    hands = evicting(Answer(Result.ACCEPTED, "the Eviction API took it"), FakeClock())
+    guard = hands._guard
+    assert isinstance(guard, NoGuard)
+    guard.verdict = Wait(Refusal("PdbUnsettled", "not counted yet", False))
+    found = await hands.evict(SceneWorld(row).scene())
+    assert isinstance(found, Proceed if stands else Wait)
+
+
+async def test_whoever_is_stopped_while_the_pod_is_looked_at_evicts_nobody() -> None:
+    class Slow(Driver):
+        async def evict(self, _: Victim, stopped: Stopped) -> Answer:
+            steering.switch = Refusal("Paused", "paused is set", for_good=False)
+            return Answer(Result.NOT_SENT, stopped() or "")
+
+    hands, steering = evicting(BUDGET, FakeClock()), OpenSteering()
+    hands._steering, hands._eviction = steering, Slow(BUDGET)
+    found = await hands.evict(scene(TWO_LEFT))
+    assert isinstance(found, Wait)
+    assert found.reason == Refusal("NotSent", "Paused: paused is set", for_good=False)

@@ -17,6 +17,7 @@ from rebalancer.breaker import (
     ALARMS,
     CLOSED,
     LONGEST_S,
+    TRYING,
     BreakerState,
     Signs,
     alarmed,
@@ -251,3 +252,23 @@ def test_without_measurements_nothing_is_moved_for_load() -> None:
 def test_every_alarm_has_its_say() -> None:
     both = replace(world(3), resting=True)
     assert all(alarm(both) for alarm in ALARMS)
+
+
+def tried(found: MigrationRecord) -> MigrationRecord:
+    trying = MigrationCondition(
+        type="BudgetChecked", status="True", reason=TRYING, last_transition_time=NOW
+    )
+    return replace(found, conditions=(trying,))
+
+
+def test_a_good_try_ends_what_came_before_also_if_that_is_forgotten() -> None:
+    bad = [finished("b", number, number) for number in range(5)]
+    moves = [*bad, tried(finished("g", 5, 20)), finished("g", 6, 21)]
+    now_s = BASE_S + 61 * MINUTE_S
+    for forgotten in range(len(bad) + 1):
+        assert breaker_of(moves[forgotten:], Breaker(), now_s, Purpose.LOAD) == CLOSED
+
+
+def test_a_bad_try_opens_it_also_if_what_came_before_is_forgotten() -> None:
+    alone = [tried(finished("b", 5, 20))]
+    assert breaker_of(alone, Breaker(), BASE_S + 21 * MINUTE_S, Purpose.LOAD).open

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from common.cluster.migrations import MigrationRecord
 from common.config import RebalancerConfiguration
 from common.metrics import Metrics
+from rebalancer.breaker import CLOSED
 from rebalancer.evictability import Purpose
 from rebalancer.extenders import Asked
 from rebalancer.migration.scene import Scene
@@ -251,6 +252,31 @@ async def test_finished_moves_stay_while_a_breaker_rests_on_them() -> None:
     assert stays == {"x": True, "y": False, "z": False}
     await world.clock.advance(600.0 + 3600.0)
     assert not world.rules.needs_the_past(bad), "nothing was moved for long"
+
+
+async def test_finished_moves_stay_while_the_others_alone_would_stop_moving() -> None:
+    """Four of twenty went wrong, which is not too many; without some good ones it would be."""
+    world = SteeredWorld({})
+    made = [
+        world.add(
+            {
+                "pod": f"p{number}",
+                "phase": "Completed",
+                "outcome": "BackOnSource" if number >= 16 else "AsPlanned",
+                "created": 4000 - number,
+                "evicted": 3990 - number,
+                "finished": 3980 - number,
+            }
+        )
+        for number in range(20)
+    ]
+    assert world.rules.breaker(Purpose.LOAD) is CLOSED
+    assert world.rules.needs_the_past(made[0])
+    # Whoever went wrong may be forgotten at any time, and then the others too.
+    for found in reversed(made):
+        assert not world.rules.needs_the_past(found)
+        world.state.migrations.forget(found.name)
+        assert world.rules.breaker(Purpose.LOAD) is CLOSED
 
 
 def _twin(world: SteeredWorld) -> MigrationRecord:
