@@ -16,13 +16,14 @@ from typing import Final
 
 from common.cluster.records import PodRecord
 from common.config import Strategy
-from rebalancer.goals import AtMost, Dimension
+from rebalancer.goals import AtMost, Dimension, Spread
 from rebalancer.planner.bounds import lower_bound
 from rebalancer.planner.draft import Draft, Effort
 from rebalancer.planner.explain import Explainer, is_met, title
 from rebalancer.planner.fingerprint import fingerprint_of, plan_id_of
 from rebalancer.planner.fitting import Fitting
 from rebalancer.planner.gain import not_worth_it
+from rebalancer.planner.guarding import guards
 from rebalancer.planner.instance import CPU, MEMORY, Floats
 from rebalancer.planner.leveling import Leveling
 from rebalancer.planner.limits import cut, startable
@@ -83,7 +84,7 @@ class _Planning:
     def plan(self) -> Plan:
         """Search, order, limit and explain."""
         problem = self._problem
-        chosen = self._prolonged(self._chosen())
+        chosen = self._pruned(self._prolonged(self._chosen()))
         draft = self._made(chosen)
         explainer = Explainer(problem, draft, chosen.dropped)
         unmet = explainer.unmet()
@@ -129,6 +130,31 @@ class _Planning:
                 break
             chosen = longer
         return chosen
+
+    def _pruned(self, chosen: _Chosen) -> _Chosen:
+        """Leave out moves for one goal that those for another have made unnecessary."""
+        if not self._problem.spreads or not self._meets_all(chosen):
+            return chosen
+        problem, draft = self._problem, self._made(chosen)
+        level = [goal for goal in guards(problem) if is_met(goal, problem, draft)]
+        swapped = {m for pair in self._swaps for m in pair}
+        for step in sorted(chosen.steps, key=lambda step: step.m.cost, reverse=True):
+            if step.m.maintenance or step.m in swapped or self._serves(chosen, step.m, level):
+                continue
+            found = self._ordered({s.m: s.row for s in chosen.steps if s.m is not step.m})
+            if not found.dropped and self._meets_all(found):
+                found.dropped = chosen.dropped
+                chosen = found
+        return chosen
+
+    def _serves(self, chosen: _Chosen, m: Movable, level: Sequence[Spread]) -> bool:
+        """Tell whether a goal would not be met, or a pool not be level, without a move."""
+        problem, draft, own = self._problem, self._made(chosen), self._problem.goal_of(m.row)
+        wanted = (*problem.spreads, *level, *(() if own is None else (own,)))
+        row = draft.take_out(m)
+        serves = not all(is_met(goal, problem, draft) for goal in wanted)
+        draft.put(m, row)
+        return serves
 
     def _meets_all(self, chosen: _Chosen) -> bool:
         draft = self._made(chosen)

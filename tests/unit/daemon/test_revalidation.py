@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from common.cluster.migrations import Amounts, MigrationStatus
@@ -257,6 +257,7 @@ def test_looking_again_adds_nothing(seed: int) -> None:
 
 
 @given(seeds)
+@example(365786)  # a move for the CPU that one for the memory makes unnecessary
 @settings(max_examples=30)
 def test_looking_again_at_the_same_finds_the_same_needed(seed: int) -> None:
     world = random_world(seed)
