@@ -178,7 +178,7 @@ class Cluster:
     async def wait(
         self,
         predicate: Callable[[], Any],
-        timeout_s: float = 30.0,
+        timeout_s: float = 60.0,
         what: str = "what the test waits for",
     ) -> Any:
         """Ask again until the answer, awaited if need be, is true; return it."""

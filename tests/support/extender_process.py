@@ -75,7 +75,7 @@ class ExtenderProcess:
         return {row["node"]: row for row in page["nodes"]}
 
     async def _get(self, path: str, **headers: str) -> httpx.Response:
-        async with httpx.AsyncClient(base_url=self._health, trust_env=False) as http:
+        async with httpx.AsyncClient(base_url=self._health, trust_env=False, timeout=30) as http:
             return await http.get(path, headers=headers)
 
 

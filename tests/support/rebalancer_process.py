@@ -80,7 +80,7 @@ class RebalancerProcess:
 
     async def _get(self, path: str) -> httpx.Response:
         assert self.runs, last_words(self.log)
-        async with httpx.AsyncClient(base_url=self._health, trust_env=False) as http:
+        async with httpx.AsyncClient(base_url=self._health, trust_env=False, timeout=30) as http:
             return await http.get(path)
 
 

@@ -104,7 +104,7 @@ async def test_a_replacement_that_never_gets_a_node_fails_at_the_deadline(tmp_pa
         victim = (await stand.until_ready(2))[0]
         stand.only()
         async with stand.controller():
-            name = stand.plan(victim, stand.others(victim)[0], lasts_s=2.0)
+            name = stand.plan(victim, stand.others(victim)[0], lasts_s=8.0)
             [status] = await stand.until_ended(name)
         assert closed(status) == ("Failed", "", "DeadlineExceeded")
         assert "evictedAt" in status
@@ -145,7 +145,7 @@ async def test_the_namesake_of_a_pod_that_is_gone_is_never_evicted(tmp_path: Pat
         stand.cluster.store.delete(PODS, old["metadata"]["name"], namespace="default", options=now)
         await stand.until_ready(2)
         async with stand.controller():
-            name = stand.plan(old, stand.others(old)[0], lasts_s=1.0)
+            name = stand.plan(old, stand.others(old)[0], lasts_s=4.0)
             [status] = await stand.until_ended(name)
             assert stand.figure("evictions_total", result="accepted") == 0
             assert stand.figure("evictions_total", result="gone") == 1

@@ -249,7 +249,7 @@ async def test_the_copy_of_a_pod_that_went_unseen_is_not_rolled_back(tmp_path: P
     async with migrating(tmp_path, build.pod("web", labels={"app": "web"})) as stand:
         [victim] = await stand.until_ready(1)
         async with stand.controller():
-            name = stand.plan(victim, stand.others(victim)[0], lasts_s=3.0, replacementName="copy")
+            name = stand.plan(victim, stand.others(victim)[0], lasts_s=8.0, replacementName="copy")
             paused = Refusal("Paused", "moves are paused", False)
             stand.steering.refusal = lambda m: paused if m.replacement_uid else None
             await stand.until_waits(name, "Evicted", "Paused")
@@ -296,7 +296,7 @@ async def test_a_pod_that_the_watch_does_not_show_is_never_evicted(tmp_path: Pat
             stand.cluster.create([build.deployment("late", 2)])
             await stand.until(lambda: len(stand.ready("late")) == 2, "late is Ready")
             late = stand.ready("late")[0]
-            name = stand.plan(late, stand.others(late)[0], lasts_s=1.5)
+            name = stand.plan(late, stand.others(late)[0], lasts_s=4.0)
             [status] = await stand.until_ended(name)
             assert stand.figure("evictions_total", result="there") >= 1
         assert status["phase"] == "Failed"

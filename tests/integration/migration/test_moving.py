@@ -133,7 +133,7 @@ async def test_a_deadline_does_not_fail_a_move_that_only_lacks_evidence(tmp_path
         stand.settings = replace(QUICK, guidance_s=3600.0)
         stand.steering.evidence = Asked.UNTOLD
         async with stand.controller():
-            [status] = await stand.until_ended(stand.plan(victim, target, lasts_s=3.0))
+            [status] = await stand.until_ended(stand.plan(victim, target, lasts_s=8.0))
         assert ways(status) == ("Completed", "AsPlanned")
 
 
@@ -190,7 +190,7 @@ async def test_a_copy_that_does_not_get_ready_is_removed_and_the_original_stays(
         [victim] = await stand.until_ready(1, "single")
         stand.only()
         async with stand.controller():
-            name = stand.plan(victim, stand.others(victim)[0], lasts_s=1.0, replacementName="copy")
+            name = stand.plan(victim, stand.others(victim)[0], lasts_s=3.0, replacementName="copy")
             [status] = await stand.until_ended(name)
         assert ways(status) == ("Failed", "")
         assert status["message"].startswith("DeadlineExceeded")
@@ -244,7 +244,7 @@ async def test_marks_show_on_the_pod_and_go_when_it_stays(tmp_path: Path) -> Non
         victim = (await stand.until_ready(2))[0]
         stand.steering.not_acknowledged = Refusal("NotAcknowledged", "e1 is behind", False)
         async with stand.controller():
-            name = stand.plan(victim, stand.others(victim)[0], lasts_s=2.0)
+            name = stand.plan(victim, stand.others(victim)[0], lasts_s=6.0)
             await stand.until_waits(name, "Acknowledged", "NotAcknowledged")
             labels = stand.record(name)["metadata"]["labels"]
             assert labels[MIGRATION_ID_LABEL] == name

@@ -21,8 +21,9 @@ KEYS = [
 
 
 async def test_a_hot_cluster_becomes_level_and_every_pod_lands_as_planned(tmp_path: Path) -> None:
-    async with demo(tmp_path, "--json", *QUICK, "--scenario", "requests-mislead") as running:
-        assert await running.ended() == 0, running.text
+    flags = ("--json", *QUICK, "--scenario", "requests-mislead", "--longest", "300")
+    async with demo(tmp_path, *flags) as running:
+        assert await running.ended(patience_s=330.0) == 0, running.text
         assert running.left() == []
     found = figures(tmp_path)
     assert list(found) == KEYS
