@@ -147,17 +147,22 @@ class MigrationController:
         self._known: dict[str, MigrationRecord] = {}
         self._backoffs: dict[str, Backoff] = {}
         self._queue = KeyQueue(clock)
-        Waker(state, wake=self._queue.add, wake_soon=self._soon)
+        self._running = False
+        Waker(state, wake=self._wake, wake_soon=self._soon)
 
     async def run(self) -> None:
         """Work for ever; call it while leading only, and when everything has been listed."""
+        self._running = True
         for name in self._state.migrations.records:
             self._queue.add(name)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._queue.run_alarms())
-            group.create_task(self._keep_sweeping())
-            for _ in range(self._settings.workers):
-                group.create_task(self._work())
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._queue.run_alarms())
+                group.create_task(self._keep_sweeping())
+                for _ in range(self._settings.workers):
+                    group.create_task(self._work())
+        finally:
+            self._running = False
 
     async def _work(self) -> None:
         while True:
@@ -295,8 +300,14 @@ class MigrationController:
             if migration is None or migration.done(Step.CLEANED_UP):
                 await self._hands.unmark(pod)
 
+    def _wake(self, name: str) -> None:
+        # Whoever follows would only remember names; a term begins with all of them.
+        if self._running:
+            self._queue.add(name)
+
     def _soon(self, name: str) -> None:
-        self._queue.add_after(name, self._settings.let_go_s)
+        if self._running:
+            self._queue.add_after(name, self._settings.let_go_s)
 
     async def _read_again(self, name: str) -> None:
         """Somebody else has changed the Migration: read it, and decide anew."""

@@ -102,6 +102,28 @@ async def test_the_maintenance_label_is_answered_without_waiting_for_the_interva
             assert {made["spec"]["reason"] for made in found} == {"Maintenance"}
 
 
+async def test_a_node_that_comes_of_age_is_answered_without_waiting_for_the_interval(
+    tmp_path: Path,
+) -> None:
+    async with cluster_of(2, definition()) as cluster:
+        settings = {"enabledStrategies": ["LoadBalancing"], "minNodeAge": "3s"}
+        async with rebalancing(cluster, tmp_path, **settings) as one:
+
+            def looked() -> float:
+                return one.total("cycles_total", result="done")
+
+            def takes_part() -> bool:
+                plan = one.daemon.plan
+                found = {str(node.name): node for node in plan.nodes} if plan is not None else {}
+                return "late" in found and not any(
+                    refusal.name == "TooYoung" for refusal in found["late"].target_refusals
+                )
+
+            await eventually(looked, "a first plan")
+            cluster.create([build.node("late")])
+            await eventually(takes_part, "the new node takes part")
+
+
 async def test_only_the_leader_acts_and_the_next_one_goes_on(tmp_path: Path) -> None:
     # So many replicas that the limit per workload lets pods of two nodes move at once.
     web = build.deployment("web", 60)
