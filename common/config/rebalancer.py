@@ -59,7 +59,10 @@ class TemporaryPdb(Settings):
         default=None, description="Pods that must stay; 1 unless `maxUnavailable` is set."
     )
     max_unavailable: Pods | None = Field(default=None, description="Pods that may be missing.")
-    expiry: Wait = Field(default=Duration("5m"), description="Removed after this at the latest.")
+    expiry: Wait = Field(
+        default=Duration("5m"),
+        description="Removed so long after it was made or last renewed, at the latest.",
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -153,8 +153,8 @@ class LoadSettings(Settings):
 class ClientConnection(Settings):
     """How hard the API server may be asked."""
 
-    qps: Rate = Field(default=50.0, description="Requests per second that may last.")
-    burst: Count = Field(default=100, description="Requests at once that are let through.")
+    qps: Rate = Field(default=50.0, description="Requests per second in the long run.")
+    burst: Count = Field(default=100, description="Requests that may be sent at once.")
 
 
 class Reading(Settings):
@@ -169,8 +169,7 @@ class Reading(Settings):
     )
     silence: Wait = Field(
         default=Duration("90s"),
-        description="A watch that brings nothing for so long is given up as dead; bookmarks "
-        "come about every minute.",
+        description="A watch that is silent for so long is closed, and the kind is listed anew.",
     )
     stale_after: Wait = Field(
         default=Duration("2m"),
