@@ -18,8 +18,9 @@ from typing import Final
 _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _OUTSIDE: Final = "default"
 _NOT_IN_A_LABEL: Final = re.compile(r"[^a-z0-9-]+")
-# With the random end, and whatever name it becomes a part of, it has to stay below 63.
-_LONGEST: Final = 32
+# No pod that a controller has made has a longer name, so people find the pod by its identity.
+# Whatever name it becomes a part of may have 253 characters.
+_LONGEST: Final = 63
 
 
 def own_namespace(environ: Mapping[str, str] = os.environ, *, file: Path = _NAMESPACE_FILE) -> str:
@@ -34,7 +35,7 @@ def own_namespace(environ: Mapping[str, str] = os.environ, *, file: Path = _NAME
 
 
 def own_identity(environ: Mapping[str, str] = os.environ) -> str:
-    """Return a name for this process that is a DNS label and that no other process has."""
+    """Return a name for this process that begins with the pod's and that no other process has."""
     name = environ.get("POD_NAME", "").strip() or socket.gethostname()
     plain = _NOT_IN_A_LABEL.sub("-", name.lower())[:_LONGEST].strip("-") or "evenkeel"
     return f"{plain}-{secrets.token_hex(3)}"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from common.contract import EXTENDER_LEASE_PREFIX
 from common.kube.own import own_identity, own_namespace
 
 
@@ -30,10 +31,15 @@ def test_outside_a_cluster_it_is_default(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["web-1", "Host.Example.ORG", "x" * 80, "...", "", "-a-" * 20])
-def test_an_identity_is_a_label(name: str) -> None:
+def test_an_identity_can_be_part_of_the_name_of_an_object(name: str) -> None:
     identity = own_identity({"POD_NAME": name})
     assert re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", identity)
-    assert len(f"evenkeel-extender-{identity}") <= 63
+    assert len(f"{EXTENDER_LEASE_PREFIX}{identity}") <= 253
+
+
+@pytest.mark.parametrize("name", ["evenkeel-rebalancer-6c9d8f7b54-x2x7k", "r" * 57 + "-x2x7k"])
+def test_an_identity_names_the_pod(name: str) -> None:
+    assert own_identity({"POD_NAME": name}).startswith(f"{name}-")
 
 
 def test_a_restarted_program_is_another() -> None:
