@@ -6,7 +6,7 @@ cancelled; everything a process needs beside that is here, once for all programs
 
     0       asked to stop (SIGTERM, SIGINT), drained; or done
     1       cannot work: no cluster, no rights, port taken; one line says why
-    2       flags or configuration not understood; one line per problem
+    2       flags or configuration not understood, or flags that do not go together
     70      a bug; the traceback is in the log
     130/143 a second signal while draining: gone at once
 
@@ -46,6 +46,10 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 class StartError(Exception):
     """A program cannot work, for a reason that one line explains."""
+
+
+class FlagError(StartError):
+    """Flags that do not go together."""
 
 
 _EXPLAINED: Final = (StartError, ConfigError, CannotListen, KubeError)
@@ -93,6 +97,8 @@ class Program(Generic[C, O]):
     run: Run[C, O]
     add_flags: Callable[[argparse.ArgumentParser], None] | None = None
     """Adds flags whose `dest` are the fields that `options` has beyond `Options`."""
+    debug_page: str = ""
+    """What the health port serves beside what everybody's does."""
 
 
 def main(program: Program[C, O], argv: Sequence[str] | None = None) -> int:
@@ -102,7 +108,9 @@ def main(program: Program[C, O], argv: Sequence[str] | None = None) -> int:
     shell = _Shell(program.name, as_json=flags.logging_format == "json")
     try:
         config = load_config(flags.config, program.configuration)
-        log.info("starting", program=program.name, version=__version__, config=effective(config))
+        # Who asks for one answer wants that, not what a daemon tells at its start.
+        tell = log.debug if getattr(flags, "once", False) else log.info
+        tell("starting", program=program.name, version=__version__, config=effective(config))
         return shell.run(program.run, config, _options(program.options, flags))
     except ConfigError as error:
         shell.explain(error)
@@ -115,7 +123,10 @@ def parser(program: Program[Any, Any]) -> argparse.ArgumentParser:
         prog=f"python -m {program.name}", description=program.summary, allow_abbrev=False
     )
     made.add_argument(
-        "--config", metavar="F", help="configuration file (YAML); without it, the defaults"
+        "--config",
+        metavar="F",
+        help=f"configuration file (YAML, kind {program.configuration.__name__}); without it, "
+        "the defaults",
     )
     made.add_argument(
         "--kubeconfig",
@@ -136,8 +147,7 @@ def parser(program: Program[Any, Any]) -> argparse.ArgumentParser:
         metavar="H",
         type=port,
         default=program.health_port,
-        help="port of /livez, /readyz, /healthz and /metrics; 0 is a free one "
-        "(default: %(default)s)",
+        help=f"port of {_pages(program)}; 0 is a free one (default: %(default)s)",
     )
     made.add_argument(
         "-v",
@@ -158,6 +168,11 @@ def parser(program: Program[Any, Any]) -> argparse.ArgumentParser:
     if program.add_flags is not None:
         program.add_flags(made)
     return made
+
+
+def _pages(program: Program[Any, Any]) -> str:
+    *pages, last = ("/livez", "/readyz", "/healthz", "/metrics", program.debug_page)
+    return f"{', '.join(pages)} and {last}" if last else f"{', '.join(pages[:-1])} and {pages[-1]}"
 
 
 def port(text: str) -> int:
@@ -233,7 +248,8 @@ class _Shell:
             log.debug("cannot work", exc_info=error)
             for cause in causes:
                 self.explain(cause)
-            return CANNOT_WORK
+            flags = all(isinstance(cause, FlagError) for cause in causes)
+            return NOT_UNDERSTOOD if flags else CANNOT_WORK
         log.error("unexpected failure", program=self._name, exc_info=error)
         return BUG
 

@@ -55,6 +55,7 @@ PROGRAM: Final = Program(
     health_port=8889,
     run=run,
     add_flags=add_flags,
+    debug_page="/debug/nodes",
 )
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from common.kube.own import own_identity, own_namespace
 from common.kube.resources import MIGRATIONS, NODES, PODS
 from common.metrics import Metrics
 from common.observer import Belief, Observer
-from common.program import Announce, Options, StartError
+from common.program import Announce, FlagError, Options
 from extender.advisor import Advisor
 from extender.app import make_app, server_options
 from extender.debug import nodes_page
@@ -208,12 +208,12 @@ def _count_tasks(metrics: Metrics) -> None:
 
 
 def _tls(options: ExtenderOptions, clock: Clock) -> ServerTls | None:
-    """Return the certificates to serve with; raise `StartError` for what would be unsafe."""
+    """Return the certificates to serve with; raise `FlagError` for what would be unsafe."""
     cert, key, clients = options.tls_cert_file, options.tls_private_key_file, options.client_ca_file
     if bool(cert) != bool(key) or (clients and not cert):
-        raise StartError("TLS needs both --tls-cert-file and --tls-private-key-file")
+        raise FlagError("TLS needs both --tls-cert-file and --tls-private-key-file")
     if not clients and not _is_loopback(options.bind_address):
-        raise StartError(
+        raise FlagError(
             f"--bind-address {options.bind_address} can be reached from other hosts: "
             "give --tls-cert-file, --tls-private-key-file and --client-ca-file too"
         )

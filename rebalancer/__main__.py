@@ -19,7 +19,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--once",
         action="store_true",
-        help="make one plan from the samples at hand, print it and end",
+        help="with --dry-run: make one plan from the samples at hand, print it and end",
     )
     parser.add_argument(
         "--output",
@@ -37,6 +37,7 @@ PROGRAM: Final = Program(
     health_port=8890,
     run=run,
     add_flags=add_flags,
+    debug_page="/debug/plan",
 )
 
 if __name__ == "__main__":

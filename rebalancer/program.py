@@ -28,7 +28,7 @@ from common.kube.own import own_identity, own_namespace
 from common.kube.resources import MIGRATIONS
 from common.metrics import Metrics
 from common.observer import Observer
-from common.program import Announce, Options, StartError
+from common.program import Announce, FlagError, Options, StartError
 from rebalancer.aftermath import Aftermath
 from rebalancer.daemon import Daemon
 from rebalancer.deciding import Decider
@@ -68,7 +68,7 @@ async def run(
 ) -> None:
     """Keep the cluster level until cancelled; with `--once`, print one plan."""
     if options.once and not options.dry_run:
-        raise StartError("--once shows a plan and does not act: add --dry-run")
+        raise FlagError("--once shows a plan and does not act: add --dry-run")
     metrics = Metrics("rebalancer")
     health = Health(metrics)
     async with (
@@ -271,6 +271,8 @@ async def _readings(
     except (NotFound, Forbidden) as error:
         if not options.dry_run:
             raise StartError(f"cannot read Migrations (see deploy/crds): {error}") from None
-        log.info("migrations not read, earlier moves are not known", why=str(error))
+        absent = isinstance(error, NotFound)
+        why = "Evenkeel is not installed there yet" if absent else str(error)
+        log.info("migrations not read, earlier moves are not known", why=why)
         return always
     return (*always, replace(MIGRATION_READING, optional=False))

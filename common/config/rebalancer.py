@@ -159,7 +159,12 @@ class LeaderElection(Settings):
 def _off_is_none(value: Any) -> Any:
     if value is None:
         raise ValueError("is empty: write off, or a block with minAvailable or maxUnavailable")
-    return None if value in ("off", False) else value
+    if value in ("off", False):
+        return None
+    if value is True or isinstance(value, str):
+        said = "true" if value is True else value
+        raise ValueError(f"must be a block of keys or off, not {said}")
+    return value
 
 
 def _no_repeats(values: tuple[str, ...]) -> tuple[str, ...]:

@@ -238,13 +238,26 @@ def test_a_bad_configuration_is_told_in_the_format_of_the_logs(
     assert line["error"].endswith("none.yaml: cannot be read: no such file or directory")
 
 
+def starts(stderr: str) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in stderr.splitlines()]
+    return [line for line in lines if line["event"] == "starting"]
+
+
 def test_the_whole_effective_configuration_is_logged_once(called: Call) -> None:
-    done = called("--health-port", "0", "--once", "--logging-format", "json")
-    lines = [json.loads(line) for line in done.stderr.splitlines()]
-    (start,) = [line for line in lines if line["event"] == "starting"]
+    failed = called("--fail", "start", "--logging-format", "json")
+    (start,) = starts(failed.stderr)
+    assert start["level"] == "info"
     assert start["version"] == __version__
     assert start["config"]["kind"] == "ExtenderConfiguration"
     assert start["config"]["metricExpiry"] == "180s"
+
+
+@pytest.mark.parametrize(("verbosity", "levels"), [("0", []), ("1", ["debug"])])
+def test_who_asks_for_one_answer_is_told_the_configuration_on_demand(
+    called: Call, verbosity: str, levels: list[str]
+) -> None:
+    flags = ("--health-port", "0", "--once", "-v", verbosity, "--logging-format", "json")
+    assert [line["level"] for line in starts(called(*flags).stderr)] == levels
 
 
 def test_version_is_printed(called: Call) -> None:
@@ -262,6 +275,16 @@ def test_help_explains_every_flag() -> None:
         assert flag in done.stdout
     assert "Serves a health port and nothing else." in done.stdout
     assert "8889" in done.stdout
+    assert "kind ExtenderConfiguration" in done.stdout
+
+
+@pytest.mark.parametrize("grouped", [(), ("--grouped",)])
+def test_flags_that_do_not_go_together_are_one_line_and_exit_2(
+    called: Call, grouped: tuple[str, ...]
+) -> None:
+    failed = called("--fail", "flags", *grouped)
+    assert failed.returncode == 2
+    assert complaints(failed.stderr) == ["tiny: --this needs --that"]
 
 
 @pytest.mark.parametrize(

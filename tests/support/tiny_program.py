@@ -13,7 +13,7 @@ from common.config import ExtenderConfiguration
 from common.health import Health
 from common.kube.errors import KubeconfigError, Unauthorized, Unreachable, Untrusted
 from common.metrics import Metrics
-from common.program import Announce, Options, Program, StartError, main
+from common.program import Announce, FlagError, Options, Program, StartError, main
 
 FAILURES = {
     "kubeconfig": KubeconfigError("no cluster: tried --kubeconfig x,\n  KUBECONFIG (not set)"),
@@ -22,6 +22,7 @@ FAILURES = {
     "unauthorized": Unauthorized(401, "Bearer sUp3r-s3cret.Token_of-length is not accepted"),
     "start": StartError("the moon is in the wrong phase"),
     "silent": StartError(),
+    "flags": FlagError("--this needs --that"),
     "bug": ZeroDivisionError("one too many"),
     "cancelled": asyncio.CancelledError(),
 }

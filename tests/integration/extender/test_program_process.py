@@ -270,15 +270,20 @@ _PAIR = "extender: TLS needs both --tls-cert-file and --tls-private-key-file"
         ("--tls-cert-file c", _PAIR),
         ("--tls-private-key-file k", _PAIR),
         ("--client-ca-file a", _PAIR),
-        ("--tls-cert-file c --tls-private-key-file k", "extender: cannot serve TLS: cannot read"),
     ],
 )
-def test_what_would_be_unsafe_or_incomplete_is_refused(
+def test_flags_that_would_be_unsafe_or_incomplete_are_refused(
     called: Call, flags: str, words: str
 ) -> None:
     ended = called("--port", "0", *flags.split())
-    assert (ended.returncode, ended.stdout) == (1, "")
+    assert (ended.returncode, ended.stdout) == (2, "")
     assert complaint(ended.stderr).startswith(words)
+
+
+def test_certificates_that_cannot_be_read_are_one_line(called: Call) -> None:
+    ended = called("--port", "0", "--tls-cert-file", "c", "--tls-private-key-file", "k")
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert complaint(ended.stderr).startswith("extender: cannot serve TLS: cannot read")
 
 
 @pytest.mark.parametrize("flag", ["--port", "--health-port"])

@@ -93,6 +93,16 @@ async def test_people_read_what_would_happen_and_why(tmp_path: Path) -> None:
     assert "at least" in out
     assert "n1 uses 88 % CPU" in out
     assert "88 % →" in out
+    assert "starting" not in err
+
+
+async def test_a_plan_that_would_be_acted_on_is_refused_as_a_mistake_in_flags() -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "rebalancer", "--once"), stderr=asyncio.subprocess.PIPE
+    )
+    _, err = await process.communicate()
+    assert process.returncode == 2
+    assert err.decode() == "rebalancer: --once shows a plan and does not act: add --dry-run\n"
 
 
 async def test_a_node_under_maintenance_is_emptied_in_the_plan(tmp_path: Path) -> None:
@@ -199,6 +209,7 @@ async def test_a_simulated_cluster_with_hot_spots_is_planned(tmp_path: Path) -> 
         async with asyncio.timeout(PATIENCE_S):
             while not (plan := await plan_of(*_flags(tmp_path / "simulated", config)))["goals"]:
                 pass
+        _, _, err = await planned(*_flags(tmp_path / "simulated", config))
     finally:
         process.terminate()
         await process.wait()
@@ -206,6 +217,7 @@ async def test_a_simulated_cluster_with_hot_spots_is_planned(tmp_path: Path) -> 
     assert plan["evictions"] == plan["lowerBound"] > 0
     assert plan["unmet"] == []
     assert max(node["after"]["cpu"] for node in plan["nodes"]) <= 80
+    assert 'earlier moves are not known why="Evenkeel is not installed there yet"' in err
 
 
 def _flags(kubeconfig: Path, config: str) -> list[str]:

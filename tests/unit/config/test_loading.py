@@ -207,7 +207,8 @@ def test_anchors_may_be_used(file: Path) -> None:
          "prometheus.url: http://prom/?a=b has more than a path after the host"),
         ("temporaryPdb:",
          "temporaryPdb: is empty: write off, or a block with minAvailable or maxUnavailable"),
-        ("temporaryPdb: on", "temporaryPdb: must be a block of keys, not the text on"),
+        ("temporaryPdb: on", "temporaryPdb: must be a block of keys or off, not on"),
+        ("temporaryPdb: true", "temporaryPdb: must be a block of keys or off, not true"),
         ("temporaryPdb: {minAvailable: 0}",
          "temporaryPdb.minAvailable: must be a number of pods from 1 or a share such as 25%, "
          "not 0"),
