@@ -141,10 +141,16 @@ def _add(
 def _add_up_options(command: argparse.ArgumentParser) -> None:
     _add_dir(command)
     add = command.add_argument
-    add("--nodes", type=_count, default=3, metavar="N", help="fake nodes to create (default 3)")
-    add("--zones", type=_count, default=0, metavar="Z", help="deal the nodes out to Z zones")
-    add("--cpu", default=nodes.CPU, help=f"CPU of each node (default {nodes.CPU})")
-    add("--memory", default=nodes.MEMORY, help=f"memory of each node (default {nodes.MEMORY})")
+    add("--nodes", type=_count, default=3, metavar="N", help="fake nodes to create (default: 3)")
+    add(
+        "--zones",
+        type=_count,
+        default=0,
+        metavar="Z",
+        help="deal the nodes out to Z zones; 0 gives them none (default: %(default)s)",
+    )
+    add("--cpu", default=nodes.CPU, help="CPU of each node (default: %(default)s)")
+    add("--memory", default=nodes.MEMORY, help="memory of each node (default: %(default)s)")
     add(
         "--scheduler-config",
         type=Path,
@@ -164,7 +170,7 @@ def _add_up_options(command: argparse.ArgumentParser) -> None:
         type=_names,
         default=(),
         metavar="NAME,…",
-        help=f"leave components out: {', '.join(OPTIONAL)}",
+        help=f"leave components out: {', '.join(OPTIONAL)} (default: none)",
     )
 
 
@@ -174,7 +180,7 @@ def _add_dir(command: argparse.ArgumentParser) -> None:
         type=Path,
         default=default_root(),
         metavar="D",
-        help="the control plane's folder (default %(default)s)",
+        help="the control plane's folder (default: %(default)s)",
     )
 
 

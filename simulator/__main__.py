@@ -11,7 +11,9 @@ from common.config import ConfigError
 from common.program import port
 from simulator import serve
 from simulator.demo import demo
+from simulator.demo.command import SCENARIO
 from simulator.process import CANNOT_WORK, NOT_UNDERSTOOD, CannotServe, run
+from simulator.scenarios import names
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -45,28 +47,42 @@ def parser() -> argparse.ArgumentParser:
 
 def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     made = commands.add_parser(
-        "serve", help="run a simulated cluster until it is stopped", allow_abbrev=False
+        "serve",
+        help="run a simulated cluster until it is stopped",
+        description="Run a simulated cluster until it is stopped. Prints where its API and its "
+        "kubeconfig are, and then `ready`.",
+        allow_abbrev=False,
     )
     made.add_argument(
         "--nodes", metavar="N", type=_count, help="how many nodes (default: 3, or the scenario's)"
     )
     made.add_argument(
-        "--port", metavar="P", type=port, default=0, help="port of the API; 0 is a free one"
+        "--port",
+        metavar="P",
+        type=port,
+        default=0,
+        help="port of the API; 0 is a free one (default: %(default)s)",
     )
     made.add_argument("--scheduler-config", metavar="F", help="a KubeSchedulerConfiguration")
     made.add_argument(
         "--kubeconfig-out", metavar="F", help="where to write the kubeconfig (default: a new file)"
     )
-    _add_common(made, speed=1.0)
+    _add_common(made, speed=1.0, scenario="nodes without pods")
     made.set_defaults(command=lambda flags: run(serve.serve(flags)))
 
 
 def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     made = commands.add_parser(
-        "demo", help="show a cluster getting hot, and Evenkeel making it level", allow_abbrev=False
+        "demo",
+        help="show a cluster getting hot, and Evenkeel making it level",
+        description="Show a cluster getting hot, and Evenkeel making it level: drawn in a "
+        "terminal, lines elsewhere. Ends by itself with a summary.",
+        allow_abbrev=False,
     )
     made.add_argument("--keep", action="store_true", help="leave everything running afterwards")
-    made.add_argument("--json", action="store_true", help="end with one line of figures")
+    made.add_argument(
+        "--json", action="store_true", help="progress to stderr, one line of figures to stdout"
+    )
     made.add_argument("--real", action="store_true", help="use a real control plane (needs Go)")
     made.add_argument(
         "--longest",
@@ -76,13 +92,23 @@ def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         "from when the control plane runs)",
     )
     made.add_argument("--record", metavar="F", help="make an SVG of it that plays")
-    _add_common(made, speed=8.0)
+    _add_common(made, speed=8.0, scenario=SCENARIO)
     made.set_defaults(command=demo)
 
 
-def _add_common(made: argparse.ArgumentParser, *, speed: float) -> None:
-    made.add_argument("--seed", metavar="S", type=int, default=0, help="same seed, same cluster")
-    made.add_argument("--scenario", metavar="S", help="name of a scenario, or a file")
+def _add_common(made: argparse.ArgumentParser, *, speed: float, scenario: str) -> None:
+    made.add_argument(
+        "--seed",
+        metavar="S",
+        type=int,
+        default=0,
+        help="same seed, same cluster (default: %(default)s)",
+    )
+    made.add_argument(
+        "--scenario",
+        metavar="S",
+        help=f"{', '.join(names())}, or a file (default: {scenario})",
+    )
     made.add_argument(
         "--speed",
         metavar="X",

@@ -115,10 +115,25 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.arena", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--scenario", choices=SCENARIOS, help="only this one (default: both)")
-    parser.add_argument("--seeds", type=_numbers, default=[1], help="for example 1,2,3")
-    parser.add_argument("--strategies", choices=GOALS, default="ceilings")
     parser.add_argument(
-        "--minutes", type=float, default=4.0, help="the longest a contestant is watched (4)"
+        "--seeds",
+        metavar="S,…",
+        type=_numbers,
+        default=[1],
+        help="one round for each, for example 1,2,3 (default: 1)",
+    )
+    parser.add_argument(
+        "--strategies",
+        choices=GOALS,
+        default="ceilings",
+        help="what is to be reached, see above (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--minutes",
+        metavar="N",
+        type=float,
+        default=4.0,
+        help="the longest a contestant is watched (default: %(default)g)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON line of figures")
     return parser.parse_args()

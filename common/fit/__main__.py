@@ -1,4 +1,15 @@
-"""Judge cases from standard input, one JSON line each; answer with one JSON line each."""
+"""Judge cases from standard input, one JSON line each; answer with one JSON line each.
+
+A case is what kube-scheduler saw, as API objects; all but the pod may be left out:
+
+    {"pod": {…}, "nodes": […], "pods": […], "namespaces": […], "pvs": […], "pvcs": […],
+     "storageclasses": […], "csinodes": […], "priorityclasses": […], "replicasets": […],
+     "statefulsets": […]}
+
+The answer names the nodes that the pod may run on, and for every other one why not:
+
+    {"feasible": ["n1"], "refused": {"n2": ["Insufficient cpu"]}}
+"""
 
 from __future__ import annotations
 
@@ -29,6 +40,7 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="python -m common.fit", description=__doc__)
+    made.formatter_class = argparse.RawDescriptionHelpFormatter
     made.add_argument("--version", action="version", version=f"common.fit {__version__}")
     return made
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from typing import Any
 
+from common.fit.cases import Case, Verdict
 from simulator import build
 
 
@@ -52,6 +53,13 @@ def test_a_pod_that_no_api_server_has_seen_is_a_template() -> None:
     old = build.pod("old", node="a", labels={**labels, "rev": "1"})
     done = ask(case(nodes=[build.node("a")], pods=[old], pod=pod))
     assert json.loads(done.stdout)["feasible"] == ["a"]
+
+
+def test_help_tells_every_part_of_a_case_and_of_an_answer() -> None:
+    command = [sys.executable, "-m", "common.fit", "--help"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    parts = (*Case.__struct_fields__, *Verdict.__struct_fields__)
+    assert [part for part in parts if f'"{part}": ' not in told] == []
 
 
 def test_says_which_line_makes_no_sense() -> None:
