@@ -54,7 +54,7 @@ e2e-full: $(READY) go-present prometheus-present ## The same with all seeds
 fresh: ## Run `make demo` and `make test` in a fresh clone with an empty home, and tell the times
 	@.ci/fresh
 
-check: $(READY) ## Format, lint, types, directions of import, generated files
+check: $(READY) ## Format, lint, types, directions of import
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
