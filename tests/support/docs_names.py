@@ -13,7 +13,7 @@ from tests.support.docs import ROOT, Page, code_words
 PACKAGES = ("common", "extender", "rebalancer")
 _MADE = re.compile(r"metrics\.(?:counter|gauge|histogram)\(\s*\"([a-z_]+)\"")
 _METRIC = re.compile(r"\bevenkeel_[a-z_]+\b")
-_PARTS = ("_bucket", "_sum", "_count")
+PARTS = ("_bucket", "_sum", "_count")
 _LITERAL = re.compile(r"\"([A-Z][A-Za-z]+)\"")
 _NAME = re.compile(r"[A-Z][a-z]+(?:[A-Z][a-z]*)*")
 REASON_TITLES = frozenset({"reason", "reasons", "condition", "outcome"})
@@ -32,7 +32,7 @@ def _metrics(page: Page) -> Iterator[str]:
     known = metrics_in_code()
     for number, line in enumerate(page.text.splitlines(), start=1):
         for name in _METRIC.findall(line):
-            whole = {name, *(name.removesuffix(part) for part in _PARTS)}
+            whole = {name, *(name.removesuffix(part) for part in PARTS)}
             if not whole & known and not name.endswith("_"):
                 yield f"{page}:{number}: no metric {name}"
 
