@@ -11,7 +11,7 @@ from functools import cache
 import pytest
 
 from common import __version__
-from tests.support import docs_blocks, docs_commands, docs_names
+from tests.support import docs_blocks, docs_commands, docs_names, docs_sentences
 from tests.support.docs import ROOT, Page, broken_links, pages, sample, slug, unreachable
 
 PAGES = pages()
@@ -31,6 +31,11 @@ def test_data_parses_and_configuration_loads(page: Page) -> None:
 @each_page
 def test_metrics_reasons_keys_and_files_exist(page: Page) -> None:
     assert docs_names.complaints(page) == []
+
+
+@each_page
+def test_a_line_has_one_sentence(page: Page) -> None:
+    assert docs_sentences.complaints(page) == []
 
 
 def test_every_command_exists_and_understands_its_flags() -> None:
@@ -99,6 +104,35 @@ def test_anchors_are_those_of_github(title: str, anchor: str) -> None:
 
 def test_the_second_heading_of_a_name_has_a_number() -> None:
     assert sample("# a\n# a\n").anchors == {"a", "a-1"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "One is here. Two is here.",
+        "- It ends in `code`. `Code` begins the next.",
+        "1. **A title.** One. Two.",
+        "Is it so? **It is.**",
+        "A quarter (25 %). [A link](load.md) follows.",
+        "It goes. kube-scheduler stays.",
+    ],
+)
+def test_lines_with_two_sentences_are_found(text: str) -> None:
+    assert len(docs_sentences.complaints(sample(f"# Title\n\n{text}\n"))) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "One is here.\nTwo is here.",
+        "1. **Memory.** 5,000 nodes took v1.36.4, e.g. One, to `a. B`.",
+        "- *A title.* One.",
+        "| One. Two. |\n|---|\n| Three. Four. |",
+        "```text\nOne. Two.\n```",
+    ],
+)
+def test_lines_with_one_sentence_are_left_alone(text: str) -> None:
+    assert docs_sentences.complaints(sample(text)) == []
 
 
 WRONG_COMMANDS = (
