@@ -106,7 +106,7 @@ async def test_a_node_that_comes_of_age_is_answered_without_waiting_for_the_inte
     tmp_path: Path,
 ) -> None:
     async with cluster_of(2, definition()) as cluster:
-        settings = {"enabledStrategies": ["LoadBalancing"], "minNodeAge": "3s"}
+        settings: Json = {"enabledStrategies": ["LoadBalancing"], "minNodeAge": "3s"}
         async with rebalancing(cluster, tmp_path, **settings) as one:
 
             def looked() -> float:
