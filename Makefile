@@ -47,9 +47,9 @@ e2e: $(READY) go-present prometheus-present ## Run the tests on a real control p
 	@$(BIN)/python -m controlplane build
 	@$(PYTEST) -p no:xdist --durations=10 tests/e2e tests/conformance tests/loop
 
-e2e-full: $(READY) go-present prometheus-present ## The same with all seeds
+e2e-full: $(READY) go-present prometheus-present ## The same with all seeds (SEEDS=6,7,8 takes others)
 	@$(BIN)/python -m controlplane build
-	@$(PYTEST) -p no:xdist --durations=10 --all-seeds tests/e2e tests/conformance tests/loop
+	@$(PYTEST) -p no:xdist --durations=10 --all-seeds $(if $(SEEDS),--seeds $(SEEDS)) tests/e2e tests/conformance tests/loop
 
 fresh: ## Run `make demo` and `make test` in a fresh clone with an empty home, and tell the times
 	@.ci/fresh

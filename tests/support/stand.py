@@ -44,12 +44,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
             action="store_true",
             help=f"run tests that take a seed with {len(SEEDS)} seeds instead of one",
         )
+        parser.addoption(
+            "--seeds",
+            metavar="S,…",
+            type=_numbers,
+            help="run tests that take a seed with these, for example 6,7,8",
+        )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "seed" in metafunc.fixturenames:
         everything = metafunc.config.getoption("--all-seeds")
-        metafunc.parametrize("seed", SEEDS if everything else SEEDS[:1])
+        given = metafunc.config.getoption("--seeds")
+        metafunc.parametrize("seed", given or (SEEDS if everything else SEEDS[:1]))
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in text.split(","))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -58,6 +58,11 @@ def test_a_skip_fails_and_a_test_gets_one_seed(tmp_path: Path) -> None:
     }
 
 
+def test_any_seeds_can_be_given(tmp_path: Path) -> None:
+    found = outcomes(tmp_path, "--seeds", "7,11")
+    assert {name for name in found if "seed" in name} == {"test_seed[7]", "test_seed[11]"}
+
+
 def test_all_seeds_are_run_when_asked_for(tmp_path: Path) -> None:
     found = outcomes(tmp_path, "--all-seeds")
     assert [found.get(f"test_seed[{seed}]") for seed in range(1, 6)] == ["PASSED"] * 5
