@@ -159,6 +159,37 @@ def test_values_that_cannot_be_meant_are_refused(tools: Tools, settings: str, wo
     assert words in tools.refusal("template", "evenkeel", str(CHART), "--set", settings)
 
 
+@pytest.mark.parametrize(
+    ("cluster", "tag", "expected"),
+    [
+        ("1.33.2", "", "v1.33.2"),
+        ("v1.33.2-gke.1234567", "", "v1.33.2"),
+        ("v1.33.2-eks-abc123", "", "v1.33.2"),
+        ("v1.33.2+k3s1", "", "v1.33.2"),
+        ("1.33.2", "v1.32.9", "v1.32.9"),
+        ("1.33.2", "v1.33.9", "v1.33.9"),
+        ("1.33.2", "mine", "mine"),
+        ("1.33.2", "2026.11.16", "2026.11.16"),
+    ],
+)
+def test_the_second_scheduler_has_the_version_of_the_cluster(
+    tools: Tools, cluster: str, tag: str, expected: str
+) -> None:
+    values = {"scheduler": {"image": {"tag": tag}}}
+    found = objects(tools.template(values, cluster=cluster))
+    pods = [d["spec"]["template"]["spec"] for d in of_kind(found, "Deployment")]
+    images = {c["name"]: c["image"] for pod in pods for c in pod["containers"]}
+    assert images["kube-scheduler"] == f"registry.k8s.io/kube-scheduler:{expected}"
+
+
+@pytest.mark.parametrize("tag", ["v1.34.0", "1.36", "v1.36.4-mine"])
+def test_a_scheduler_that_is_newer_than_its_cluster_is_refused(tools: Tools, tag: str) -> None:
+    chart = ("template", "evenkeel", str(CHART), "--kube-version=1.33.2")
+    words = tools.refusal(*chart, "--set", f"scheduler.image.tag={tag}")
+    assert f"scheduler.image.tag: {tag} is newer than the API server (v1.33.2)" in words
+    tools.helm(*chart, "--set", f"scheduler.mode=none,scheduler.image.tag={tag}")
+
+
 def test_configuration_is_merged_over_what_is_shipped(tools: Tools, tmp_path: Path) -> None:
     config = {"breaker": {"window": 30}, "enabledStrategies": ["NodeMaintenance"], "paused": True}
     values = {**ACT, "rebalancer": {"config": config}, "extender": {"config": {"cpuThreshold": 70}}}

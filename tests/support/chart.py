@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import yaml
 
-from controlplane.build import Toolbox
+from controlplane.build import KUBERNETES, Toolbox
 
 Json = dict[str, Any]  # Any: a JSON object
 Objects = dict[tuple[str, str, str, str], Json]
@@ -68,10 +68,13 @@ class Tools:
         assert done.returncode != 0, done.stdout
         return done.stderr
 
-    def template(self, values: Json | None = None, *, namespace: str = NAMESPACE) -> str:
-        """Return what the chart renders to with these values."""
+    def template(
+        self, values: Json | None = None, *, namespace: str = NAMESPACE, cluster: str = KUBERNETES
+    ) -> str:
+        """Return what the chart renders to with these values, for a cluster of this version."""
         file = self.write(values or {})
-        return self.helm("template", "evenkeel", str(CHART), f"-n={namespace}", f"-f={file}")
+        where = (f"-n={namespace}", f"--kube-version={cluster}")
+        return self.helm("template", "evenkeel", str(CHART), *where, f"-f={file}")
 
     def write(self, values: Json) -> Path:
         """Write a file of values."""

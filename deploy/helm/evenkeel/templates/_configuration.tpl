@@ -25,8 +25,23 @@ user says. Nothing is checked here: the programs refuse unknown keys with the ne
 {{ .Files.Get "files/scheduler-config.yaml" | replace $lease (printf "resourceNamespace: %s" .Release.Namespace) }}
 {{- end -}}
 
+{{/* A scheduler that is newer than its API server; tags that are no versions are let through. */}}
+{{- define "evenkeel.checkedScheduler" -}}
+{{- $version := "^v?([0-9]+)\\.([0-9]+)([.+-].*)?$" -}}
+{{- $cluster := include "evenkeel.clusterVersion" . -}}
+{{- $tag := default "" .Values.scheduler.image.tag -}}
+{{- if and (eq .Values.scheduler.mode "second") (regexMatch $version $tag) -}}
+{{- $sameMajor := eq (regexReplaceAll $version $tag "${1}") (regexReplaceAll $version $cluster "${1}") -}}
+{{- $minor := regexReplaceAll $version $tag "${2}" | atoi -}}
+{{- if and $sameMajor (gt $minor (regexReplaceAll $version $cluster "${2}" | atoi)) -}}
+{{- fail (printf "scheduler.image.tag: %s is newer than the API server (%s), and kube-scheduler must not be: leave it empty for the version of the cluster" $tag $cluster) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Values that would say one thing in two places. */}}
 {{- define "evenkeel.checked" -}}
+{{- include "evenkeel.checkedScheduler" . -}}
 {{- if hasKey .Values.rebalancer.config "mode" -}}
 {{- fail "rebalancer.config.mode: set the value `mode` instead" -}}
 {{- end -}}
