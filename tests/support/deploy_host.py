@@ -2,12 +2,14 @@
 
 `/etc/kubernetes` is the folder's, sudo does nothing but run its command, and kubectl is that
 of the control plane's binaries. Nothing else of the commands is changed; only kubeadm is not
-here, and its commands are left out.
+here, and its commands are left out. kubeadm writes for root alone (mode 0600), so whatever
+touches `/etc/kubernetes` without sudo is refused, whoever runs the tests.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any, Final
@@ -35,6 +37,7 @@ class Host:
         for made in (self.etc / "manifests", self._desk, self._bin):
             made.mkdir(parents=True)
         self._manifest.write_text(yaml.safe_dump(scheduler))
+        self._manifest.chmod(0o600)
         self._tools()
 
     @property
@@ -43,10 +46,13 @@ class Host:
         found: Json = yaml.safe_load(self._manifest.read_text())
         return found
 
-    def files(self) -> dict[str, bytes | None]:
-        """Return all that stands in /etc/kubernetes: files by their content, and folders."""
+    def files(self) -> dict[str, tuple[int, bytes | None]]:
+        """Return all that stands in /etc/kubernetes: modes, and what is in the files."""
         return {
-            str(path.relative_to(self.etc)): None if path.is_dir() else path.read_bytes()
+            str(path.relative_to(self.etc)): (
+                path.stat().st_mode,
+                None if path.is_dir() else path.read_bytes(),
+            )
             for path in self.etc.rglob("*")
         }
 
@@ -57,9 +63,7 @@ class Host:
 
     def follow(self, title: str) -> None:
         """Type the commands of a section of the page, one after the other."""
-        page = Page(PAGE, _section(PAGE.read_text(), title))
-        lines = [line for b in page.blocks for _, line in command_lines(b.language, b.text)]
-        for line in lines:
+        for line in commands_of(title):
             if not line.startswith("sudo kubeadm "):
                 self._type(line)
 
@@ -74,6 +78,7 @@ class Host:
         sudo.chmod(0o755)
 
     def _type(self, line: str) -> None:
+        assert not forbidden(line), f"{line}: only root may touch {forbidden(line)}"
         done = subprocess.run(
             ["sh", "-c", line.replace("/etc/kubernetes", str(self.etc))],
             cwd=self._desk,
@@ -82,8 +87,26 @@ class Host:
             text=True,
         )
         # That is how diff says that there are differences.
-        fine = (1,) if line.startswith("diff ") else (0,)
+        fine = (1,) if line.startswith("sudo diff ") else (0,)
         assert done.returncode in fine, f"{line}: {done.stdout}{done.stderr}"
+
+
+def commands_of(title: str) -> list[str]:
+    """Return the commands of a section of the page."""
+    page = Page(PAGE, _section(PAGE.read_text(), title))
+    return [line for b in page.blocks for _, line in command_lines(b.language, b.text)]
+
+
+def forbidden(line: str) -> list[str]:
+    """Return the paths of a line that it touches without being root.
+
+    sudo is for one command: neither for the next of a pipe, nor for where the shell writes.
+    """
+    touched = []
+    for command in re.split(r"\|\|?|&&|;", line):
+        run, *redirected = re.split(r"[<>]", command)
+        touched += redirected if run.split()[:1] == ["sudo"] else [command]
+    return [path for part in touched for path in re.findall(r"/etc/kubernetes\S*", part)]
 
 
 def _section(text: str, title: str) -> str:
