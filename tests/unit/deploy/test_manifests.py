@@ -124,6 +124,13 @@ def test_the_second_scheduler_is_the_one_that_is_tested() -> None:
     assert image["newTag"] == KUBERNETES
 
 
+def test_an_older_kubectl_understands_the_kustomizations() -> None:
+    # `sourceValue` came with kubectl 1.34, and clusters from 1.32 on are supported.
+    made = [each for found in kustomizations() for each in found.get("replacements", ())]
+    assert len(made) == 3
+    assert all(each.keys() == {"source", "targets"} for each in made)
+
+
 def test_every_object_is_labelled_as_ours() -> None:
     objects = [d for path in manifests() for d in documents(path) if "metadata" in d]
     assert len(objects) > 30
