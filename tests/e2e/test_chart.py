@@ -39,6 +39,7 @@ BARE = {"barePods": {"enabled": True}}
 GUARD = {"podGuard": {"enabled": True}}
 OPT_IN = {"namespaceOptIn": {"enabled": True}}
 WATCHED = {"monitoring": {"enabled": True}}
+EXPOSED = {"extender": {"exposeMetrics": True}}
 SECOND, CONTROL_PLANE = "overlays/second-scheduler", "overlays/control-plane"
 
 COMBINATIONS = (
@@ -66,6 +67,7 @@ COMBINATIONS = (
         ("act", "bare-pods", "monitoring", "pod-guard"),
         {**HOST, **ACT, **BARE, **WATCHED, **GUARD},
     ),
+    Combination(CONTROL_PLANE, ("expose-extender-metrics",), {**HOST, **EXPOSED}),
 )
 
 EVERYTHING = {**BARE, **WATCHED, **OPT_IN, **GUARD}
@@ -103,7 +105,7 @@ def pods_that_read_once(rendered: Objects) -> set[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(
-    "values", [EVERYTHING, {**HOST, **WATCHED, **GUARD}], ids=["second", "host"]
+    "values", [EVERYTHING, {**HOST, **WATCHED, **GUARD, **EXPOSED}], ids=["second", "host"]
 )
 def test_a_release_may_live_in_any_namespace(tools: Tools, values: Json) -> None:
     elsewhere = tools.template(values, namespace="otherplace")
@@ -252,8 +254,13 @@ def test_everything_that_is_optional_can_be_left_out(tools: Tools) -> None:
     assert pod["containers"][0]["imagePullPolicy"] == "Always"
 
 
-def test_what_is_scraped_is_what_is_there(tools: Tools) -> None:
-    found = objects(tools.template(WATCHED))
+@pytest.mark.parametrize(
+    ("values", "reached"),
+    [({}, True), ({**HOST, **EXPOSED}, True), (HOST, False), (NONE, False)],
+    ids=["second", "host-exposed", "host", "none"],
+)
+def test_what_is_scraped_is_what_is_there(tools: Tools, values: Json, reached: bool) -> None:
+    found = objects(tools.template({**WATCHED, **values}, namespace="otherplace"))
     scraped = {
         monitor["metadata"]["name"]: [
             (service["metadata"]["name"], sorted(scraped_ports(found, monitor, service)))
@@ -262,8 +269,9 @@ def test_what_is_scraped_is_what_is_there(tools: Tools) -> None:
         ]
         for monitor in of_kind(found, "ServiceMonitor")
     }
+    extender = [("evenkeel-extender-metrics", ["extender 8889"])]
     assert scraped == {
-        "evenkeel-extender": [("evenkeel-extender-metrics", ["extender 8889"])],
+        "evenkeel-extender": extender if reached else [],
         "evenkeel-rebalancer": [("evenkeel-rebalancer-metrics", ["rebalancer 8890"])],
     }
 
@@ -272,8 +280,12 @@ def scraped_ports(found: Objects, monitor: Json, service: Json) -> Iterator[str]
     """Return the containers and ports behind what a monitor wants of a service."""
     wanted = {endpoint["port"] for endpoint in monitor["spec"]["endpoints"]}
     targets = {p["targetPort"] for p in service["spec"]["ports"] if p["name"] in wanted}
-    for deployment in of_kind(found, "Deployment"):
-        template = deployment["spec"]["template"]
+    namespace = service["metadata"]["namespace"]
+    assert namespace in monitor["spec"]["namespaceSelector"]["matchNames"]
+    for owner in (*of_kind(found, "Deployment"), *of_kind(found, "DaemonSet")):
+        template = owner["spec"]["template"]
+        if owner["metadata"]["namespace"] != namespace:
+            continue
         if service["spec"]["selector"].items() <= template["metadata"]["labels"].items():
             for container in template["spec"]["containers"]:
                 for port in container["ports"]:

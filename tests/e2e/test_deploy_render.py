@@ -10,6 +10,8 @@ import yaml
 
 from common import __version__
 from common.config import Mode, RebalancerConfiguration, load_config
+from common.program import parser
+from extender.__main__ import PROGRAM as EXTENDER
 from tests.support.deploy_render import (
     CONTROL_PLANE,
     DEPLOY,
@@ -26,7 +28,10 @@ VARIANTS = {
     "second": (SECOND, ()),
     "second-all": (SECOND, ("act", "bare-pods", "namespace-opt-in", "pod-guard")),
     "control-plane": (CONTROL_PLANE, ()),
-    "control-plane-all": (CONTROL_PLANE, ("act", "bare-pods", "pod-guard")),
+    "control-plane-all": (
+        CONTROL_PLANE,
+        ("act", "bare-pods", "expose-extender-metrics", "pod-guard"),
+    ),
 }
 
 Json = dict[str, Any]  # Any: the nesting of Kubernetes' objects
@@ -117,6 +122,17 @@ def test_every_selector_finds_pods_and_every_port_is_theirs(objects: list[Json])
         wanted = [port["targetPort"] for port in spec.get("ports", ())]
         wanted += [port["port"] for rule in spec.get("ingress", ()) for port in rule["ports"]]
         assert set(wanted) <= ports
+
+
+def test_metrics_leave_a_host_of_the_control_plane_only_on_request(tmp_path: Path) -> None:
+    for components in ((), ("expose-extender-metrics",)):
+        found = render(kustomization(tmp_path / f"k{len(components)}", CONTROL_PLANE, components))
+        pod = named(found, "DaemonSet", "evenkeel-extender")["spec"]["template"]["spec"]
+        flags = parser(EXTENDER).parse_args(pod["containers"][0]["args"])
+        assert flags.bind_address == "127.0.0.1"
+        assert flags.health_bind_address == ("0.0.0.0" if components else "")
+        services = [each["metadata"]["namespace"] for each in of_kind(found, "Service")]
+        assert services.count("evenkeel-control-plane") == len(components)
 
 
 def test_images_are_ours_or_the_stock_scheduler(objects: list[Json]) -> None:

@@ -87,6 +87,16 @@ def _waiting(accepted: str) -> dict[str, str]:
     }
 
 
+def _seen(live: str) -> dict[str, str]:
+    """Return how many extenders the leader sees, where none is scraped."""
+    return {
+        LEADS: "1x1700",
+        WAITS: "0x1700",
+        _by("evenkeel_extenders_live", "1"): live,
+        _by("evenkeel_extenders_live", "2"): "0x1700",
+    }
+
+
 _FILTERED: Final = 'evenkeel_extender_requests_total{verb="filter", code="200"}'
 _CYCLES: Final = 'evenkeel_cycles_total{result="failed"}'
 _REFUSED: Final = 'evenkeel_config_refused{namespace="evenkeel", pod="r-1"}'
@@ -99,6 +109,34 @@ CASES: Final = (
     Case("EvenkeelExtenderDown", "it runs", {EXTENDER: "1x60"}, 30),
     Case("EvenkeelExtenderDown", "it is restarted", {EXTENDER: "1x10 _x3 1x60"}, 14),
     Case("EvenkeelExtenderDown", "there never was one", {LEADS: "1x60"}, 30),
+    Case("EvenkeelExtenderDown", "not scraped, the leader lost it", _seen("2x10 0x60"), 30, 1),
+    Case("EvenkeelExtenderDown", "not scraped, the leader sees it", _seen("2x60"), 30),
+    Case("EvenkeelExtenderDown", "not scraped, it is restarted", _seen("2x10 0x3 2x60"), 14),
+    Case("EvenkeelExtenderDown", "the leader never saw one", _seen("0x60"), 30),
+    Case("EvenkeelExtenderDown", "only gone since long", _seen("2x10 0x1600"), 1500),
+    Case(
+        "EvenkeelExtenderDown",
+        "nobody leads, so nobody knows",
+        {LEADS: "1x10 0x60", _by("evenkeel_extenders_live", "1"): "2x10 0x60"},
+        30,
+    ),
+    Case(
+        "EvenkeelExtenderDown",
+        "it runs, and only its Lease is not seen",
+        {**_seen("2x10 0x60"), EXTENDER: "1x60"},
+        30,
+    ),
+    Case(
+        "EvenkeelExtenderDown",
+        "seen by the one that leads now",
+        {
+            LEADS: "1x10 0x60",
+            WAITS: "0x10 1x60",
+            _by("evenkeel_extenders_live", "1"): "2x10 0x60",
+            _by("evenkeel_extenders_live", "2"): "0x10 2x60",
+        },
+        30,
+    ),
     Case("EvenkeelExtenderNotAsked", "nobody asks", {_FILTERED: "0x90"}, 80, 1),
     Case("EvenkeelExtenderNotAsked", "it was asked once", {_FILTERED: "0x10 1x90"}, 80),
     Case("EvenkeelExtenderNotAsked", "there is none", {LEADS: "1x90"}, 80),
