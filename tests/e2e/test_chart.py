@@ -30,7 +30,7 @@ from tests.support.chart import (
 )
 from tests.support.chart_release import Release
 from tests.support.cluster import Cluster
-from tests.support.docs import ROOT
+from tests.support.docs import ROOT, Page
 
 NONE = {"scheduler": {"mode": "none"}}
 HOST = {"scheduler": {"mode": "controlPlane"}}
@@ -40,7 +40,17 @@ GUARD = {"podGuard": {"enabled": True}}
 OPT_IN = {"namespaceOptIn": {"enabled": True}}
 WATCHED = {"monitoring": {"enabled": True}}
 EXPOSED = {"extender": {"exposeMetrics": True}}
+PAGE = ROOT / "docs" / "deployment.md"
 SECOND, CONTROL_PLANE = "overlays/second-scheduler", "overlays/control-plane"
+
+
+def documented_patches(word: str) -> list[Json]:
+    """Return the patches of the page that speak of something."""
+    page = Page(PAGE, PAGE.read_text())
+    [block] = [b.text for b in page.blocks if b.text.startswith("patches:") and word in b.text]
+    found: list[Json] = yaml.safe_load(block)["patches"]
+    return found
+
 
 COMBINATIONS = (
     Combination("base", (), NONE),
@@ -60,6 +70,11 @@ COMBINATIONS = (
         SECOND,
         images=[{"name": "evenkeel", "newName": "example/evenkeel", "newTag": "mine"}],
         values={"image": {"repository": "example/evenkeel", "tag": "mine"}},
+    ),
+    Combination(
+        SECOND,
+        patches=documented_patches("priorityClassName"),
+        values={"scheduler": {"priorityClassName": "system-cluster-critical"}},
     ),
     Combination(CONTROL_PLANE, (), HOST),
     Combination(
@@ -255,6 +270,29 @@ def test_everything_that_is_optional_can_be_left_out(tools: Tools) -> None:
 
 
 @pytest.mark.parametrize(
+    ("values", "scheduler", "rebalancer"),
+    [
+        ({}, "evenkeel", "evenkeel"),
+        ({"scheduler": {"priorityClassName": "mine"}}, "mine", "evenkeel"),
+        ({"rebalancer": {"priorityClassName": "mine"}}, "evenkeel", "mine"),
+        (
+            {"priorityClass": {"create": False}, "scheduler": {"priorityClassName": "mine"}},
+            "mine",
+            None,
+        ),
+    ],
+)
+def test_pods_have_the_class_that_is_named_or_ours(
+    tools: Tools, values: Json, scheduler: str, rebalancer: str | None
+) -> None:
+    found = of_kind(objects(tools.template(values)), "Deployment")
+    classes = {
+        d["metadata"]["name"]: d["spec"]["template"]["spec"].get("priorityClassName") for d in found
+    }
+    assert classes == {"evenkeel-scheduler": scheduler, "evenkeel-rebalancer": rebalancer}
+
+
+@pytest.mark.parametrize(
     ("values", "reached"),
     [({}, True), ({**HOST, **EXPOSED}, True), (HOST, False), (NONE, False)],
     ids=["second", "host-exposed", "host", "none"],
@@ -362,7 +400,7 @@ def older_chart(folder: Path) -> Path:
 
 def documented_flags() -> list[str]:
     """Return how the page has people upgrade, after the name of the chart."""
-    page = (ROOT / "docs" / "deployment.md").read_text().partition("## Upgrading")[2]
+    page = PAGE.read_text().partition("## Upgrading")[2]
     [command] = re.findall(r"`(helm upgrade [^`]+)`", page)
     *_, chart, namespace, name, flags = command.split(maxsplit=6)
     assert (chart, namespace, name) == ("deploy/helm/evenkeel", "--namespace", NAMESPACE)

@@ -40,11 +40,11 @@ class Combination:
     components: Sequence[str] = ()
     values: Json = field(default_factory=dict)
     images: Sequence[Json] = ()
+    patches: Sequence[Json] = ()
 
     def __str__(self) -> str:
-        return "+".join(
-            [self.base.rpartition("/")[2], *self.components, *("image" for _ in self.images)]
-        )
+        own = [*("image" for _ in self.images), *("patch" for _ in self.patches)]
+        return "+".join([self.base.rpartition("/")[2], *self.components, *own])
 
 
 class Tools:
@@ -97,6 +97,7 @@ class Tools:
             "resources": [os.path.relpath(DEPLOY / wanted.base, folder)],
             "components": [os.path.relpath(part, folder) for part in parts],
             "images": list(wanted.images),
+            "patches": list(wanted.patches),
         }
         (folder / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
         return self.kubectl("kustomize", str(folder))

@@ -1,8 +1,12 @@
+{{/* The class of a pod: the one that is named, or ours. Takes "root" and "name". */}}
+{{- define "evenkeel.priority" -}}
+{{- with .name | default (ternary "evenkeel" "" .root.Values.priorityClass.create) -}}
+priorityClassName: {{ . }}
+{{- end }}
+{{- end -}}
+
 {{/* What all our pods have in common. */}}
 {{- define "evenkeel.pod" -}}
-{{- if .Values.priorityClass.create }}
-priorityClassName: evenkeel
-{{- end }}
 {{- with .Values.image.pullSecrets }}
 imagePullSecrets:
   {{- range . }}
