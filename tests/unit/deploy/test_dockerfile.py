@@ -30,6 +30,12 @@ def test_only_wheels_of_known_hashes_are_installed() -> None:
     assert install[-1].endswith("requirements.txt")
 
 
+def test_bytecode_does_not_depend_on_the_times_of_files() -> None:
+    steps = [each.words() for each in BUILD.all("RUN") if " compileall " in each.text]
+    assert [step[-1] for step in steps] == ["/opt/evenkeel/lib", "/app"]
+    assert all("--invalidation-mode unchecked-hash" in " ".join(step) for step in steps)
+
+
 def test_the_final_stage_has_no_installer() -> None:
     [step] = [each.words() for each in FINAL.all("RUN")]
     assert step[2:4] == ["pip", "uninstall"]
