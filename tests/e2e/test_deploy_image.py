@@ -14,7 +14,10 @@ import pytest
 
 from common import __version__
 from tests.support.deploy_build import Built, build_image
-from tests.support.deploy_pod import run_once
+from tests.support.deploy_pod import READY_S, run_once
+from tests.support.deploy_simulated import EXTENDER_PORT, HEALTH, beside_a_simulated_cluster
+from tests.support.extender_service import args
+from tests.support.extender_stand import eventually
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +34,22 @@ async def test_the_image_starts_as_its_user_on_a_read_only_root(
 ) -> None:
     command = ["python", "-m", program, "--version"]
     assert await run_once(tmp_path / "pod", built.image(), command) == f"{program} {__version__}\n"
+
+
+async def test_both_programs_of_the_image_work_with_a_cluster_and_end_when_asked(
+    built: Built, tmp_path: Path
+) -> None:
+    async with beside_a_simulated_cluster(tmp_path, built.image()) as running:
+        await eventually(running.is_ready, "both are ready", patience_s=READY_S)
+        for program in HEALTH:
+            assert (await running.get(program, "/livez")).status_code == 200, program
+        nodes = ["node-1", "node-2", "node-3"]
+        answer = await running.post(EXTENDER_PORT, "/filter", args(*nodes))
+        assert answer.status_code == 200
+        assert answer.json()["NodeNames"] == nodes
+        asked = (await running.metrics("extender")).total("extender_requests_total", code="200")
+        assert asked == 1
+        assert await running.stop() == 0, running.words()
 
 
 def test_nothing_can_be_installed_in_the_image(built: Built) -> None:

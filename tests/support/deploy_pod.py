@@ -35,6 +35,7 @@ from tests.support.deploy_volumes import TOKEN_FOLDER, Volume, filled
 from tests.support.extender_process import Metrics, last_words
 
 POD_ADDRESS: Final = "10.244.0.2"
+LOOPBACK: Final = "127.0.0.1"
 START_S: Final = 60.0
 READY_S: Final = 60.0
 END_S: Final = 40.0
@@ -60,15 +61,27 @@ class RunningPods:
     async def ready(self, cluster: Cluster) -> None:
         """Wait until the readiness probe of each container is content."""
         try:
-            await cluster.wait(self._is_ready, READY_S, "the probes are content")
+            await cluster.wait(self.is_ready, READY_S, "the probes are content")
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.words()}") from None
+
+    async def is_ready(self) -> bool:
+        """Tell whether the readiness probe of each container is content."""
+        assert self._process.returncode is None, f"the pod has ended\n{self.words()}"
+        answers = [await self._answers(each) for each in self._containers.values()]
+        return all(answers)
 
     async def get(self, container: str, path: str, **headers: str) -> httpx.Response:
         """Ask the health port of a container, where its probe would."""
         found = self._containers[container]
         probe = found["readinessProbe"]["httpGet"]
         return await self._ask(found, {**probe, "path": path}, headers)
+
+    async def post(self, port: int, path: str, body: Json) -> httpx.Response:
+        """Ask a port that is on the loopback of the pod."""
+        transport = httpx.AsyncHTTPTransport(uds=str(_socket(self._sockets, LOOPBACK, port)))
+        async with httpx.AsyncClient(transport=transport, trust_env=False) as http:
+            return await http.post(f"http://pod{path}", json=body)
 
     def volume(self, name: str) -> Volume:
         """Return a mounted ConfigMap by the name of the volume."""
@@ -90,11 +103,6 @@ class RunningPods:
         except TimeoutError:
             self._process.kill()
             return await self._process.wait()
-
-    async def _is_ready(self) -> bool:
-        assert self._process.returncode is None, "the pod has ended"
-        answers = [await self._answers(each) for each in self._containers.values()]
-        return all(answers)
 
     async def _answers(self, container: Json) -> bool:
         with contextlib.suppress(httpx.TransportError):
@@ -143,7 +151,47 @@ async def pods_running(
                 for each in await _containers(cluster, folder, pod, images, host_paths or {})
             ],
         }
-        async with _api_socket(cluster, api):
+        async with _api_socket(cluster.control_plane.server, api):
+            running = RunningPods(containers, folder, sockets, await _unshared(folder, told))
+            try:
+                yield running
+            finally:
+                await running.stop()
+
+
+@asynccontextmanager
+async def image_running(
+    folder: Path,
+    image: Image,
+    pod: Json,
+    volumes: Mapping[str, Path],
+    *,
+    server: str,
+    ports: Iterable[int],
+) -> AsyncIterator[RunningPods]:
+    """Run a pod that no API server knows, of one image.
+
+    It finds a server of this machine's loopback on its own loopback; a test may ask these
+    ports of it there.
+    """
+    await asyncio.to_thread(folder.mkdir, mode=0o755)
+    containers = {each["name"]: each for each in pod["spec"]["containers"]}
+    with tempfile.TemporaryDirectory(prefix="pod-") as made:
+        sockets = Path(made)
+        api = sockets / "api.sock"
+        told = {
+            "hostname": pod["metadata"]["name"],
+            "addresses": [POD_ADDRESS],
+            "relays": [
+                {"listen": [LOOPBACK, httpx.URL(server).port], "to": [str(api)]},
+                *(_way_in(sockets, LOOPBACK, port) for port in ports),
+                *_ways_in(sockets, containers.values()),
+            ],
+            "containers": [
+                _container(pod, each, image, volumes, folder) for each in containers.values()
+            ],
+        }
+        async with _api_socket(server, api):
             running = RunningPods(containers, folder, sockets, await _unshared(folder, told))
             try:
                 yield running
@@ -251,9 +299,11 @@ def _ways_in(folder: Path, containers: Iterable[Json]) -> list[Json]:
     probed = {
         _address(container, container["readinessProbe"]["httpGet"]) for container in containers
     }
-    return [
-        {"listen": [str(_socket(folder, host, port))], "to": [host, port]} for host, port in probed
-    ]
+    return [_way_in(folder, host, port) for host, port in probed]
+
+
+def _way_in(folder: Path, host: str, port: int) -> Json:
+    return {"listen": [str(_socket(folder, host, port))], "to": [host, port]}
 
 
 def _address(container: Json, probe: Json) -> tuple[str, int]:
@@ -268,10 +318,10 @@ def _socket(folder: Path, host: str, port: int) -> Path:
 
 
 @asynccontextmanager
-async def _api_socket(cluster: Cluster, path: Path) -> AsyncIterator[None]:
+async def _api_socket(server: str, path: Path) -> AsyncIterator[None]:
     """Lead from a socket in the file system, which pods can reach, to the API server."""
-    server = httpx.URL(cluster.control_plane.server)
-    way: dict[str, list[Any]] = {"listen": [str(path)], "to": [server.host, server.port]}
+    url = httpx.URL(server)
+    way: dict[str, list[Any]] = {"listen": [str(path)], "to": [url.host, url.port]}
     listening = await deploy_inside.relay(way)
     try:
         yield
