@@ -11,7 +11,13 @@ from typing import Any
 import pytest
 import yaml
 
-from common.config import ConfigError, ExtenderConfiguration, RebalancerConfiguration, load_config
+from common.config import (
+    ConfigError,
+    ExtenderConfiguration,
+    RebalancerConfiguration,
+    load_config,
+    load_settings_hash,
+)
 from controlplane.build import build
 from tests.support.chart import (
     CHART,
@@ -209,7 +215,8 @@ def test_a_scheduler_that_is_newer_than_its_cluster_is_refused(tools: Tools, tag
 
 def test_configuration_is_merged_over_what_is_shipped(tools: Tools, tmp_path: Path) -> None:
     config = {"breaker": {"window": 30}, "enabledStrategies": ["NodeMaintenance"], "paused": True}
-    values = {**ACT, "rebalancer": {"config": config}, "extender": {"config": {"cpuThreshold": 70}}}
+    own = {"config": {"overloaded": "filter"}}
+    values = {**ACT, "rebalancer": {"config": config}, "extender": own}
     files = configurations(objects(tools.template(values)), tmp_path)
     rebalancer = load_config(str(files["rebalancer.yaml"]), RebalancerConfiguration)
     assert rebalancer.mode.value == "act"
@@ -218,7 +225,59 @@ def test_configuration_is_merged_over_what_is_shipped(tools: Tools, tmp_path: Pa
     assert [strategy.value for strategy in rebalancer.enabled_strategies] == ["NodeMaintenance"]
     assert rebalancer.scheduler_names == ("evenkeel-scheduler",)
     extender = load_config(str(files["extender.yaml"]), ExtenderConfiguration)
-    assert extender.cpu_threshold == 70
+    assert extender.overloaded.value == "filter"
+
+
+def test_what_decides_load_is_said_once_for_both_programs(tools: Tools, tmp_path: Path) -> None:
+    asked = {"url": "http://prometheus:9090", "window": "5m"}
+    values = {
+        "load": {"cpuThreshold": 70, "usageSource": "prometheus", "prometheus": asked},
+        # How it is reached may differ, what is asked may not.
+        "extender": {"config": {"prometheus": {"timeout": "3s"}}},
+    }
+    files = configurations(objects(tools.template(values)), tmp_path)
+    rebalancer = load_config(str(files["rebalancer.yaml"]), RebalancerConfiguration)
+    extender = load_config(str(files["extender.yaml"]), ExtenderConfiguration)
+    assert rebalancer.cpu_threshold == extender.cpu_threshold == 70
+    assert load_settings_hash(rebalancer) == load_settings_hash(extender)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"rebalancer": {"config": {"cpuThreshold": 70}}}, "set load.cpuThreshold instead"),
+        ({"extender": {"config": {"observations": 5}}}, "set load.observations instead"),
+        (
+            {
+                "rebalancer": {"config": {"estimates": {"cpu": "1"}}},
+                "extender": {"config": {"estimates": {"cpu": "2"}}},
+            },
+            "set load.estimates instead",
+        ),
+        ({"load": {"paused": True}}, "load.paused: not one of the keys"),
+    ],
+    ids=str,
+)
+def test_two_ideas_of_load_are_refused(tools: Tools, values: Json, words: str) -> None:
+    file = tools.write(values)
+    assert words in tools.refusal("template", "evenkeel", str(CHART), f"-f={file}")
+    if "load" not in values:
+        tools.template({**values, **NONE})
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"rebalancer": {"config": None}, "extender": {"config": None}, "load": None},
+        {key: {"config": {"cpuThreshold": 70}} for key in ("rebalancer", "extender")},
+    ],
+    ids=["nothing", "twice-the-same"],
+)
+def test_configurations_that_agree_are_taken(tools: Tools, values: Json, tmp_path: Path) -> None:
+    files = configurations(objects(tools.template(values)), tmp_path)
+    rebalancer = load_config(str(files["rebalancer.yaml"]), RebalancerConfiguration)
+    extender = load_config(str(files["extender.yaml"]), ExtenderConfiguration)
+    assert load_settings_hash(rebalancer) == load_settings_hash(extender)
 
 
 def test_a_key_that_does_not_exist_is_refused_by_the_program(tools: Tools, tmp_path: Path) -> None:

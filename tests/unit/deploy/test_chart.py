@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,13 @@ import pytest
 import yaml
 
 from common import __version__
-from common.config import ExtenderConfiguration, RebalancerConfiguration, load_config
+from common.config import (
+    ExtenderConfiguration,
+    RebalancerConfiguration,
+    load_config,
+    load_settings_hash,
+)
+from common.config.shared import LoadSettings
 from tests.support.chart import CHART, DEPLOY, Json
 
 GENERATE = DEPLOY / "helm" / "generate.py"
@@ -103,6 +110,29 @@ def known(part: Json, whole: Json, path: tuple[str, ...] = ()) -> set[tuple[str,
 def test_what_is_misspelt_is_refused(schema: Json, change: Json) -> None:
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(change, schema)
+
+
+def words_of(name: str) -> list[str]:
+    """Return the words that a definition of the chart stands for."""
+    text = (CHART / "templates" / "_configuration.tpl").read_text()
+    [found] = re.findall(rf'define "{re.escape(name)}" -}}}}\n(.*?)\n{{{{- end', text)
+    return str(found).split()
+
+
+def test_the_chart_knows_the_keys_that_decide_load() -> None:
+    fields = LoadSettings.model_fields.values()
+    assert words_of("evenkeel.loadKeys") == [field.alias for field in fields]
+
+
+def test_what_may_differ_from_program_to_program_does_not_decide_load() -> None:
+    own = {"bearerTokenFile": "/a", "caFile": "/b", "insecureSkipVerify": True, "timeout": "3s"}
+    assert words_of("evenkeel.ownKeys") == list(own)
+    asked = {"url": "http://prometheus:9090"}
+    one, other = (
+        LoadSettings.model_validate({"usageSource": "prometheus", "prometheus": each})
+        for each in (asked, {**asked, **own})
+    )
+    assert load_settings_hash(one) == load_settings_hash(other)
 
 
 def test_the_shipped_configurations_are_good_ones() -> None:
