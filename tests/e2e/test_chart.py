@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import AsyncIterator, Iterator
@@ -46,6 +47,13 @@ GUARD = {"podGuard": {"enabled": True}}
 OPT_IN = {"namespaceOptIn": {"enabled": True}}
 WATCHED = {"monitoring": {"enabled": True}}
 EXPOSED = {"extender": {"exposeMetrics": True}}
+DIGEST = f"sha256:{'0123456789abcdef' * 4}"
+LABEL = {"example.com/role": "scheduler"}
+TAINT = {"key": "example.com/dedicated", "operator": "Exists"}
+ON_SOME_HOSTS = [
+    {"op": "add", "path": "/spec/template/spec/nodeSelector", "value": LABEL},
+    {"op": "add", "path": "/spec/template/spec/tolerations/-", "value": TAINT},
+]
 PAGE = ROOT / "docs" / "deployment.md"
 SECOND, CONTROL_PLANE = "overlays/second-scheduler", "overlays/control-plane"
 
@@ -79,6 +87,11 @@ COMBINATIONS = (
     ),
     Combination(
         SECOND,
+        images=[{"name": "evenkeel", "newName": "example/evenkeel", "digest": DIGEST}],
+        values={"image": {"repository": "example/evenkeel", "tag": "not", "digest": DIGEST}},
+    ),
+    Combination(
+        SECOND,
         patches=documented_patches("priorityClassName"),
         values={"scheduler": {"priorityClassName": "system-cluster-critical"}},
     ),
@@ -89,6 +102,11 @@ COMBINATIONS = (
         {**HOST, **ACT, **BARE, **WATCHED, **GUARD},
     ),
     Combination(CONTROL_PLANE, ("expose-extender-metrics",), {**HOST, **EXPOSED}),
+    Combination(
+        CONTROL_PLANE,
+        patches=[{"target": {"kind": "DaemonSet"}, "patch": json.dumps(ON_SOME_HOSTS)}],
+        values={**HOST, "extender": {"nodeSelector": LABEL, "tolerations": [TAINT]}},
+    ),
 )
 
 EVERYTHING = {**BARE, **WATCHED, **OPT_IN, **GUARD}

@@ -43,7 +43,8 @@ class Combination:
     patches: Sequence[Json] = ()
 
     def __str__(self) -> str:
-        own = [*("image" for _ in self.images), *("patch" for _ in self.patches)]
+        own = ["digest" if "digest" in image else "image" for image in self.images]
+        own += ["patch" for _ in self.patches]
         return "+".join([self.base.rpartition("/")[2], *self.components, *own])
 
 

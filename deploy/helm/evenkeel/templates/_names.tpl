@@ -4,7 +4,7 @@ app.kubernetes.io/component: {{ . }}
 {{- end -}}
 
 {{- define "evenkeel.image" -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{ .Values.image.repository }}{{ with .Values.image.digest }}@{{ . }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
 {{- end -}}
 
 {{/* The version of the cluster: v1.33.2, whatever follows it (-gke.1234, -eks-abc, +k3s1). */}}
