@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +25,18 @@ from tests.support.deploy_render import (
     OPT_IN,
     SECOND,
     installed,
+    kubectl,
     kustomization,
     pods_of,
     render,
 )
 from tests.support.landing import Landing
+from tests.support.operator_kinds import operator_kinds
 from tests.support.stand import Say
 
 pytestmark = pytest.mark.real
 
-COMPONENTS = ("act", "bare-pods", "namespace-opt-in", "pod-guard")
+COMPONENTS = ("act", "bare-pods", "monitoring", "namespace-opt-in", "pod-guard")
 OWNER = {"apiVersion": "v1", "kind": "ReplicationController", "name": "any", "uid": "any"}
 MARKS: tuple[Any, ...] = (
     {"labels": {MIGRATION_ID_LABEL: "a"}, "annotations": {MIGRATION_TIME: "now"}},
@@ -54,7 +57,7 @@ async def test_everything_is_applied_upgraded_and_removed_without_a_trace(
 ) -> None:
     alone = kustomization(tmp_path / "alone", "base")
     full = kustomization(tmp_path / "full", SECOND, COMPONENTS)
-    async with installed(cluster, alone, full):
+    async with operator_kinds(partial(kubectl, cluster)), installed(cluster, alone, full):
         with pytest.raises(Refused, match="violates PodSecurity"):
             await cluster.create([build.pod("any", namespace="evenkeel")])
         say(f"{len(render(alone))} objects alone, {len(render(full))} with a second scheduler "

@@ -43,6 +43,7 @@ MEASURED_S = 120.0
 WORKLOAD = 30
 MOVES = 5
 MASTER = "node-role.kubernetes.io/control-plane"
+COMPONENTS = ("bare-pods", "expose-extender-metrics", "pod-guard")
 # Brisk for tests; what is decided does not depend on it.
 BRISK = {"minPodAge": "1s", "minNodeAge": "1s", "reschedulingInterval": "5s"}
 
@@ -92,7 +93,7 @@ async def test_the_scheduler_of_the_control_plane_is_guided_and_goes_back_to_wha
     await cluster.add_nodes(1, labels={MASTER: ""}, taints=[taint])
     maintained, *others = await cluster.add_nodes(5)
     await landing.maintain(maintained, on=True)
-    folder = kustomization(tmp_path / "k", CONTROL_PLANE, ["bare-pods", "pod-guard"])
+    folder = kustomization(tmp_path / "k", CONTROL_PLANE, COMPONENTS)
     async with installed(cluster, folder):
         [extender] = await pods_of(cluster, "evenkeel-control-plane", "extender", 1)
         await pods_of(cluster, "evenkeel", "rebalancer", 2)

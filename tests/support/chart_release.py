@@ -7,12 +7,10 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Final
 
-from controlplane.build import module_dir
 from tests.support.chart import CHART, NAMESPACE, Json, Tools, objects
 from tests.support.cluster import Cluster
+from tests.support.operator_kinds import operator_kinds
 
-OPERATOR: Final = ("github.com/prometheus-operator/prometheus-operator", "v0.85.0")
-THEIR_KINDS: Final = ("servicemonitors", "prometheusrules")
 OURS: Final = (
     f"namespace/{NAMESPACE}",
     f"namespace/{NAMESPACE}-control-plane",
@@ -32,19 +30,14 @@ class Release:
     @contextlib.asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:
         """Have the Prometheus Operator's kinds, and nothing of an earlier or this release."""
-        folder = module_dir(*OPERATOR) / "example" / "prometheus-operator-crd"
-        theirs = [str(folder / f"monitoring.coreos.com_{kind}.yaml") for kind in THEIR_KINDS]
-        files = [argument for path in theirs for argument in ("-f", path)]
         await self._clear()
-        await self.kubectl("apply", "--server-side", *files)
-        await self.kubectl("wait", "--for=condition=Established", "--timeout=30s", *files)
-        try:
-            yield
-        finally:
-            with contextlib.suppress(AssertionError):
-                await self.helm("uninstall")
-            await self._clear()
-            await self.kubectl("delete", "--wait", *files)
+        async with operator_kinds(self.kubectl):
+            try:
+                yield
+            finally:
+                with contextlib.suppress(AssertionError):
+                    await self.helm("uninstall")
+                await self._clear()
 
     async def kubectl(self, *arguments: str) -> str:
         return await asyncio.to_thread(self._tools.kubectl, *arguments)
