@@ -16,7 +16,7 @@ from typing import Final
 
 from common.cluster.records import PodRecord
 from common.config import Strategy
-from rebalancer.goals import AtMost, Dimension, Spread
+from rebalancer.goals import AtMost, Dimension
 from rebalancer.planner.bounds import lower_bound
 from rebalancer.planner.draft import Draft, Effort
 from rebalancer.planner.explain import Explainer, is_met, title
@@ -133,28 +133,36 @@ class _Planning:
 
     def _pruned(self, chosen: _Chosen) -> _Chosen:
         """Leave out moves for one goal that those for another have made unnecessary."""
-        if not self._problem.spreads or not self._meets_all(chosen):
-            return chosen
-        problem, draft = self._problem, self._made(chosen)
-        level = [goal for goal in guards(problem) if is_met(goal, problem, draft)]
-        swapped = {m for pair in self._swaps for m in pair}
-        for step in sorted(chosen.steps, key=lambda step: step.m.cost, reverse=True):
-            if step.m.maintenance or step.m in swapped or self._serves(chosen, step.m, level):
-                continue
-            found = self._ordered({s.m: s.row for s in chosen.steps if s.m is not step.m})
+        spare = self._spare(chosen) if self._meets_all(chosen) else []
+        while spare:
+            moves = {step.m: step.row for step in chosen.steps if step.m not in spare}
+            found = self._ordered(moves)
             if not found.dropped and self._meets_all(found):
                 found.dropped = chosen.dropped
-                chosen = found
+                return found
+            # Somebody needs the room or the company of one that would stay.
+            spare = spare[: len(spare) // 2]
         return chosen
 
-    def _serves(self, chosen: _Chosen, m: Movable, level: Sequence[Spread]) -> bool:
-        """Tell whether a goal would not be met, or a pool not be level, without a move."""
-        problem, draft, own = self._problem, self._made(chosen), self._problem.goal_of(m.row)
-        wanted = (*problem.spreads, *level, *(() if own is None else (own,)))
-        row = draft.take_out(m)
-        serves = not all(is_met(goal, problem, draft) for goal in wanted)
-        draft.put(m, row)
-        return serves
+    def _spare(self, chosen: _Chosen) -> list[Movable]:
+        """Return moves without which every goal is met and every level pool is level still."""
+        problem, draft = self._problem, self._draft()
+        for step in chosen.steps:
+            draft.put(step.m, step.row)
+        level = [goal for goal in guards(problem) if is_met(goal, problem, draft)]
+        swapped = {m for pair in self._swaps for m in pair}
+        found = []
+        for step in sorted(chosen.steps, key=lambda step: step.m.cost, reverse=True):
+            m, own = step.m, problem.goal_of(step.m.row)
+            if m.maintenance or m in swapped:
+                continue
+            wanted = (*problem.spreads, *level, *(() if own is None else (own,)))
+            draft.take_out(m)
+            if all(is_met(goal, problem, draft) for goal in wanted):
+                found.append(m)
+            else:
+                draft.put(m, step.row)
+        return found
 
     def _meets_all(self, chosen: _Chosen) -> bool:
         draft = self._made(chosen)
