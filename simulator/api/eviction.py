@@ -45,6 +45,12 @@ _SEVERAL: Final = (
 def evict(registry: Registry, name: str, namespace: str | None, options: DeleteOptions) -> None:
     """Evict a pod or raise why not."""
     pod = registry.entry(registry.kind(PODS), name, namespace)
+    _evict(registry, pod, name, options)
+    if not options.dry_run:
+        registry.evictions.append(pod.obj["metadata"]["uid"])
+
+
+def _evict(registry: Registry, pod: Entry, name: str, options: DeleteOptions) -> None:
     if _needs_no_budget(pod.obj):
         _delete(registry, pod, options)
         return

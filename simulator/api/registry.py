@@ -56,6 +56,8 @@ class Registry:
         self.rng = rng or random.Random()
         self.kinds = Kinds(built_in())
         self.storage = Storage(history=history)
+        self.evictions: list[str] = []
+        """The uids of pods whose eviction was accepted, one for each time, in order."""
         for kind in self.kinds:
             self.storage.collection(kind.storage)
 

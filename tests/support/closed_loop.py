@@ -279,6 +279,7 @@ async def closed_loop(
         if guided:
             await stack.enter_async_context(loop.extender(**(load or {})))
         yield loop
+        loop.witness.check()
 
 
 def open_(migration: Json) -> bool:

@@ -2,11 +2,13 @@
 
 The Eviction API tells a pod why it has to go, which tells its evictions from everything
 else that deletes pods. Each is held against the budgets that stand in that moment, against
-what protects a pod, and against all evictions before.
+what protects a pod, and against all evictions before. A pod that is on its way out can be
+evicted again without any change of it: how often that happened the API server counts.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from common.contract import (
@@ -44,7 +46,15 @@ class Witness:
 
     def check(self) -> None:
         """Fail if anything was wrong."""
-        assert not self.complaints, self.complaints
+        wrong = [*self.complaints, *self._against_the_count()]
+        assert not wrong, wrong
+
+    def _against_the_count(self) -> Iterator[str]:
+        for uid, times in Counter(self._store.evictions).items():
+            if times > 1:
+                yield f"the eviction of {uid} was accepted {times} times"
+            if uid not in self.evicted:
+                yield f"{uid} was evicted and not seen to go"
 
     def _on_pod(self, change: Change) -> None:
         pod = change.obj
