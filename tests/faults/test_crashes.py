@@ -28,11 +28,7 @@ REMOVING: dict[str, Any] = {
     "lineageCooldown": "0s",
     "workloadCooldown": "0s",
 }
-BARE_POINTS = [
-    point
-    for point in crash.POINTS
-    if point.partition("-")[2] in ("replace", "ready", "evict", "clean")
-]
+BARE_POINTS = [point for point in crash.POINTS if not point.endswith("-protect")]
 
 
 @pytest.fixture(scope="module")
@@ -66,14 +62,18 @@ async def test_whoever_starts_next_finishes_the_move_of_a_bare_pod(
     point: str, rebalancers: Nursery, tmp_path: Path
 ) -> None:
     alone = build.pod("alone", labels={"app": "alone"}, node="node-0")
-    settings = {**SETTINGS, "barePods": "replace"}
+    removing = REMOVING if point.endswith("remove") else {}
+    settings = {**SETTINGS, **removing, "barePods": "replace"}
     async with closed_loop(tmp_path, alone) as loop:
         [pod] = await loop.until_ready("alone", 1)
         loop.plan(pod, "node-1", replacementName="rescheduled-alone-1800000000")
         assert await rebalancers.dies(loop, point, **settings) == crash.EXIT_CODE
         async with loop.rebalancer(**settings):
-            await loop.until_ended(pod["metadata"]["uid"])
-    assert loop.outcomes() == ["AsPlanned"]
+            if removing:
+                await loop.until(lambda: not loop.migrations(), "what is over is removed")
+            else:
+                await loop.until_ended(pod["metadata"]["uid"])
+    assert removing or loop.outcomes() == ["AsPlanned"]
     assert len(loop.witness.evicted) == 1
     [copy] = loop.ready("alone")
     assert (copy["metadata"]["name"], copy["spec"]["nodeName"]) == (
