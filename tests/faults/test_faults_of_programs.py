@@ -23,6 +23,8 @@ from simulator.faults import FreezeWatches, MetricsFrozen, ServerError
 from simulator.scheduler import Scheduler, SchedulerConfig
 from simulator.scheduler.config import Profile
 from tests.support.closed_loop import Loop, closed_loop, ending
+from tests.support.extender_stand import asked_by
+from tests.support.loop_extender import extender_process
 from tests.support.loop_process import nursery
 from tests.support.loop_programs import IMPATIENT, figure
 
@@ -207,6 +209,44 @@ async def test_an_extender_that_goes_after_the_eviction_leaves_nothing_open(tmp_
             await loop.cycles(health, 2)
     assert status["phase"] == "Completed"
     assert len(loop.witness.evicted) == 1
+
+
+@pytest.mark.parametrize("ignorable", [True, False], ids=["ignored", "waited-for"])
+@pytest.mark.parametrize("step", ["Acknowledged", "Evicted"])
+async def test_an_extender_that_is_killed_takes_up_its_intents_again(
+    step: str, ignorable: bool, tmp_path: Path
+) -> None:
+    """A scheduler that does without it places the replacement by itself; one that waits
+    is told by the next extender, which has only the Migrations to go by."""
+    web = build.deployment("web", 4)
+    async with closed_loop(tmp_path, web, guided=False) as loop:
+        first, second = (await loop.until_ready("web", 4))[:2]
+        name = str(first["metadata"]["uid"])
+        async with (
+            extender_process(loop) as killed,
+            asked_by(loop.cluster, killed.url, ignorable=ignorable),
+            loop.rebalancer(workloadCooldown="0s") as health,
+        ):
+            if step == "Acknowledged":
+                loop.when_done(name, step, killed.kill)
+            else:
+                loop.when_evicted(killed.kill)
+            loop.plan(first, other_than(first))
+            assert await killed.buried() == -signal.SIGKILL
+            async with extender_process(loop, port=killed.port):
+                [status] = await loop.until_ended(name)
+                await loop.until_ready("web", 4)
+                assert await figure(health, "breaker_open", purpose="load") == 0
+                # Whom the new one is asked about first shows it the whole cluster.
+                loop.cluster.create([build.pod("other")])
+                await loop.until_ready("other", 1)
+                later = loop.plan(second, other_than(second))
+                await loop.until_ended(later)
+                await loop.settled()
+    assert status["phase"] == "Completed"
+    assert ignorable or status["outcome"] == "AsPlanned"
+    assert loop.status(later)["outcome"] == "AsPlanned"
+    assert loop.witness.evicted == [name, later]
 
 
 @pytest.mark.parametrize("renews_again", [True, False])
