@@ -18,7 +18,8 @@ from common.contract import (
 from common.kube.resources import DEPLOYMENTS, MIGRATIONS, PDBS, PODS
 from common.kube.timestamps import micro_time, parse_time
 from simulator import build
-from simulator.api import DeleteOptions
+from simulator.api import DeleteOptions, Json, timestamp, with_condition
+from simulator.api import condition as condition_of
 from simulator.build import STOP_AFTER, Manifest
 from simulator.faults import NodeDeath, RejectPods
 from tests.support.closed_loop import Loop, closed_loop
@@ -110,33 +111,78 @@ async def test_a_workload_that_shrinks_meanwhile_ends_the_move(
     assert len(loop.witness.evicted) <= 1
 
 
-def created(loop: Loop) -> None:
-    loop.cluster.create([build.pdb("web", match={"app": "web"}, min_available=4)])
+TIER = {"tier": "shop"}
+"""What `web` and `other` have in common, for a budget that covers both."""
+SHOP = [
+    build.deployment(app, n, labels={"app": app, **TIER}) for app, n in (("web", 4), ("other", 2))
+]
 
 
-def tightened(loop: Loop) -> None:
-    loop.store.patch(PDBS, "web", {"spec": {"minAvailable": 4}}, namespace="default")
+def budget_of(min_available: int) -> Manifest:
+    return build.pdb("shop", match=TIER, min_available=min_available)
 
 
-@pytest.mark.parametrize("change", [created, tightened])
-async def test_a_budget_that_comes_meanwhile_is_kept(
-    change: Callable[[Loop], None], tmp_path: Path
+def created(loop: Loop, min_available: int) -> None:
+    loop.cluster.create([budget_of(min_available)])
+
+
+def tightened(loop: Loop, min_available: int) -> None:
+    change = {"spec": {"minAvailable": min_available}}
+    loop.store.patch(PDBS, "shop", change, namespace="default")
+
+
+BUDGET_CHANGES = pytest.mark.parametrize(
+    ("change", "before"),
+    [(created, []), (tightened, [budget_of(1)])],
+    ids=["created", "tightened"],
+)
+
+
+@BUDGET_CHANGES
+async def test_a_budget_that_is_spent_meanwhile_is_waited_for(
+    change: Callable[[Loop, int], None], before: list[Manifest], tmp_path: Path
 ) -> None:
-    budgets = [build.pdb("web", match={"app": "web"}, min_available=3)]
-    async with (
-        closed_loop(tmp_path, WEB, *(budgets if change is tightened else ())) as loop,
-        loop.rebalancer(reschedulingInterval="2s") as health,
-    ):
+    """Five of six must be healthy, and one is not: nobody may go until it is."""
+    async with closed_loop(tmp_path, *SHOP, *before) as loop, loop.rebalancer() as health:
+        ill = (await loop.until_ready("other", 2))[0]
+        pod = (await loop.until_ready("web", 4))[0]
+        make_ready(loop, ill, on=False)
+        name = str(pod["metadata"]["uid"])
+        loop.when_done(name, "Marked", lambda: change(loop, 5))
+        loop.plan(pod, other_than(pod))
+        await loop.until_says(name, "Evicted", "PdbExhausted")
+        await loop.cycles(health, 3)
+        assert loop.witness.evicted == []
+        make_ready(loop, ill, on=True)
+        await loop.until_ended(name)
+    assert loop.outcomes() == ["AsPlanned"]
+    assert loop.witness.evicted == [name]
+
+
+def make_ready(loop: Loop, pod: Json, *, on: bool) -> None:
+    """Let a pod pass its readiness probe, or fail it."""
+    meta = pod["metadata"]
+    told = condition_of("Ready", str(on), timestamp(loop.clock.now()))
+    change = {"namespace": meta["namespace"], "status": True}
+    loop.store.modify(PODS, meta["name"], lambda old: with_condition(old, told), **change)
+
+
+@BUDGET_CHANGES
+async def test_a_budget_that_never_lets_anybody_go_ends_the_move(
+    change: Callable[[Loop, int], None], before: list[Manifest], tmp_path: Path
+) -> None:
+    async with closed_loop(tmp_path, *SHOP, *before) as loop, loop.rebalancer() as health:
+        await loop.until_ready("other", 2)
         pod = (await loop.until_ready("web", 4))[0]
         name = str(pod["metadata"]["uid"])
-        loop.when_done(name, "Marked", lambda: change(loop))
+        loop.when_done(name, "Marked", lambda: change(loop, 6))
         loop.plan(pod, other_than(pod))
-        await loop.cycles(health, 5)
-        assert loop.witness.evicted == []
-        loosened = {"spec": {"minAvailable": 3}}
-        loop.store.patch(PDBS, "web", loosened, namespace="default")
-        await loop.until_ended(name)
-    assert set(loop.outcomes()) <= {"AsPlanned", "PdbExhausted"}
+        [status] = await loop.until_ended(name)
+        await loop.cycles(health, 3)
+        after = loop.store.get(PODS, pod["metadata"]["name"], "default")
+    assert (status["phase"], loop.outcomes()) == ("Failed", ["PdbExhausted"])
+    assert loop.witness.evicted == []
+    assert after["metadata"]["uid"] == name
 
 
 async def test_a_budget_of_the_users_own_takes_the_place_of_ours(tmp_path: Path) -> None:
