@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from common.contract import (
+    DELETION_COST,
     DO_NOT_DISRUPT,
     PREFER_NO_EVICTION,
     RESCHEDULING_LABEL,
@@ -21,7 +22,7 @@ from simulator import build
 from simulator.api import DeleteOptions, Json, timestamp, with_condition
 from simulator.api import condition as condition_of
 from simulator.build import STOP_AFTER, Manifest
-from simulator.faults import NodeDeath, RejectPods
+from simulator.faults import NodeDeath, RejectPods, SlowStarts
 from tests.support.closed_loop import Loop, closed_loop
 from tests.support.extender_stand import eventually
 from tests.support.loop_programs import figure
@@ -93,22 +94,67 @@ def scale_to_nothing(loop: Loop) -> None:
     loop.store.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 0}}, namespace="default")
 
 
-@pytest.mark.parametrize("step", ["Acknowledged", "Evicted"])
-@pytest.mark.parametrize("change", [delete, scale, scale_to_nothing])
-async def test_a_workload_that_shrinks_meanwhile_ends_the_move(
-    change: Callable[[Loop], None], step: str, tmp_path: Path
+LEFT = {delete: 0, scale: 3, scale_to_nothing: 0}
+FIRST, LAST = "-100", "100"
+"""What it costs to be the pod that a set gives up first, or last."""
+
+
+def with_cost(loop: Loop, pod: Json, cost: str) -> None:
+    change = {"metadata": {"annotations": {DELETION_COST: cost}}}
+    loop.store.patch(PODS, pod["metadata"]["name"], change, namespace="default")
+
+
+@pytest.mark.parametrize("change", LEFT)
+async def test_a_workload_that_gives_up_the_pod_itself_ends_the_move_before_it_begins(
+    change: Callable[[Loop], None], tmp_path: Path
 ) -> None:
     async with closed_loop(tmp_path, WEB) as loop, loop.rebalancer() as health:
         pod = (await loop.until_ready("web", 4))[0]
+        with_cost(loop, pod, FIRST)
         name = str(pod["metadata"]["uid"])
-        loop.when_done(name, step, lambda: change(loop))
+        loop.when_done(name, "Acknowledged", lambda: change(loop))
+        loop.plan(pod, other_than(pod))
+        [status] = await loop.until_ended(name)
+        await loop.until_ready("web", LEFT[change])
+        await loop.cycles(health, 2)
+    assert (status["phase"], loop.outcomes()) == ("Completed", ["NotReplaced"])
+    assert loop.witness.evicted == []
+
+
+async def test_a_workload_that_gives_up_another_pod_is_moved_or_left_as_it_is(
+    tmp_path: Path,
+) -> None:
+    """While there is one too many, nobody knows which it will be: then nothing is moved."""
+    async with closed_loop(tmp_path, WEB) as loop, loop.rebalancer() as health:
+        pod = (await loop.until_ready("web", 4))[0]
+        with_cost(loop, pod, LAST)
+        name = str(pod["metadata"]["uid"])
+        loop.when_done(name, "Acknowledged", lambda: scale(loop))
         loop.plan(pod, other_than(pod))
         await loop.until_ended(name)
+        await loop.until_ready("web", 3)
         await loop.cycles(health, 2)
+    evicted = {"AsPlanned": [name], "NotReplaced": []}
     [ending] = loop.outcomes()
-    # What was faster is open: the end of the workload, or the move.
-    assert ending in {"NotReplaced", "AsPlanned", "Alternative", "ReplacementLost"}
-    assert len(loop.witness.evicted) <= 1
+    assert loop.witness.evicted == evicted[ending]
+
+
+@pytest.mark.parametrize("change", LEFT)
+async def test_a_workload_that_shrinks_after_the_eviction_needs_no_replacement(
+    change: Callable[[Loop], None], tmp_path: Path
+) -> None:
+    """The replacement, if there is one yet, does not start and is the first to go."""
+    async with closed_loop(tmp_path, WEB) as loop, loop.rebalancer() as health:
+        pod = (await loop.until_ready("web", 4))[0]
+        name = str(pod["metadata"]["uid"])
+        loop.cluster.faults.inject(SlowStarts(factor=10_000.0))
+        loop.when_done(name, "Evicted", lambda: change(loop))
+        loop.plan(pod, other_than(pod))
+        [status] = await loop.until_ended(name)
+        await loop.until_ready("web", LEFT[change])
+        await loop.cycles(health, 2)
+    assert (status["phase"], loop.outcomes()) == ("Completed", ["NotReplaced"])
+    assert loop.witness.evicted == [name]
 
 
 TIER = {"tier": "shop"}
