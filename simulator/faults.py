@@ -53,6 +53,10 @@ class ServerError(_OnRequests, frozen=True, kw_only=True, tag_field="fault", tag
     status: int = 500
 
 
+class LostAnswers(_OnRequests, frozen=True, kw_only=True, tag_field="fault", tag="lost-answers"):
+    """Requests are carried out, and the connection breaks before the answer."""
+
+
 class DropWatches(Base, frozen=True, tag_field="fault", tag="drop-watches"):
     """Open watches end as a lost connection does."""
 
@@ -117,6 +121,7 @@ AnyFault = (
     Latency
     | Throttle
     | ServerError
+    | LostAnswers
     | DropWatches
     | FreezeWatches
     | MetricsMissing
@@ -168,7 +173,7 @@ class ClusterFaults:
 
     def _apply(self, fault: AnyFault) -> Undo:
         match fault:
-            case Latency() | Throttle() | ServerError():
+            case Latency() | Throttle() | ServerError() | LostAnswers():
                 return self._on_requests(fault)
             case DropWatches():
                 self._api.drop_watches(fault.resource)
@@ -183,7 +188,7 @@ class ClusterFaults:
             case _:
                 return self._on_metrics(fault)
 
-    def _on_requests(self, fault: Latency | Throttle | ServerError) -> Undo:
+    def _on_requests(self, fault: Latency | Throttle | ServerError | LostAnswers) -> Undo:
         latency_s = fault.seconds if isinstance(fault, Latency) else 0.0
         status, retry_after_s = None, None
         if isinstance(fault, Throttle):
@@ -198,6 +203,7 @@ class ClusterFaults:
             retry_after_s=retry_after_s,
             probability=fault.probability,
             times=fault.times,
+            loses=isinstance(fault, LostAnswers),
         )
         return lambda: self._api.remove(added)
 

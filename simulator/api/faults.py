@@ -1,6 +1,6 @@
-"""Faults on demand: slow answers, refusals, dropped and frozen watches.
+"""Faults on demand: slow answers, refusals, lost answers, dropped and frozen watches.
 
-The server asks `before` each request and lets `watches` decide whether a watch may speak.
+The server asks `before` each request, asks `loses` after it was carried out, and lets `watches` decide whether a watch may speak.
 Everything random comes from the seed, and a fault may be limited to a number of requests,
 so that a test says exactly what goes wrong.
 """
@@ -42,6 +42,8 @@ class Fault:
     probability: float = 1.0
     times: int | None = None
     """How many requests it still hits; None means all."""
+    loses: bool = False
+    """The request is carried out, and then the connection breaks."""
     hits: int = 0
 
     def concerns(self, verb: str, resource: str) -> bool:
@@ -83,6 +85,7 @@ class Faults:
         retry_after_s: int | None = None,
         probability: float = 1.0,
         times: int | None = None,
+        loses: bool = False,
     ) -> Fault:
         """Let something go wrong from now on; the result counts its hits."""
         fault = Fault(
@@ -93,6 +96,7 @@ class Faults:
             retry_after_s=retry_after_s,
             probability=probability,
             times=times,
+            loses=loses,
         )
         self._faults.append(fault)
         return fault
@@ -110,13 +114,19 @@ class Faults:
         """Delay or refuse a request, if a fault says so."""
         if not self._faults:
             return
-        hit = [fault for fault in self._faults if self._hits(fault, verb, resource)]
+        early = [fault for fault in self._faults if not fault.loses]
+        hit = [fault for fault in early if self._hits(fault, verb, resource)]
         latency_s = sum(fault.latency_s for fault in hit)
         if latency_s > 0:
             await self._clock.sleep(latency_s)
         for fault in hit:
             if fault.status is not None:
                 raise FaultInjected(fault.status, fault.retry_after_s)
+
+    def loses(self, verb: str, resource: str) -> bool:
+        """Tell whether the answer to a request that was carried out gets lost."""
+        late = [fault for fault in self._faults if fault.loses]
+        return any([self._hits(fault, verb, resource) for fault in late])
 
     def _hits(self, fault: Fault, verb: str, resource: str) -> bool:
         if not fault.concerns(verb, resource):

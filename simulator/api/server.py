@@ -157,7 +157,10 @@ class ApiServer:
         call = await _call_of(request, verb, target, params)
         if verb == "watch":
             return await self._watch(request, call)
-        return _sent(self._endpoints.answer(call))
+        answer = self._endpoints.answer(call)
+        if self.faults.loses(verb, target.resource) and request.transport is not None:
+            request.transport.abort()
+        return _sent(answer)
 
     async def _on_bindings(self, request: web.BaseRequest, namespace: str) -> web.StreamResponse:
         if request.method != "POST":
