@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from simulator import build
 from simulator.api import DeleteOptions, Json, timestamp, with_condition
 from simulator.api import condition as condition_of
 from simulator.build import STOP_AFTER, Manifest
-from simulator.faults import NodeDeath, RejectPods, SlowStarts
+from simulator.faults import FreezeWatches, LostAnswers, NodeDeath, RejectPods, SlowStarts
 from tests.support.closed_loop import Loop, closed_loop
 from tests.support.extender_stand import eventually
 from tests.support.loop_programs import figure
@@ -251,17 +252,27 @@ async def test_a_budget_of_the_users_own_takes_the_place_of_ours(tmp_path: Path)
 
 
 async def test_a_node_that_dies_while_it_receives_costs_one_eviction(tmp_path: Path) -> None:
-    async with closed_loop(tmp_path, WEB) as loop, loop.rebalancer() as health:
+    """Its pods are given up long after the deadline, and come back somewhere else."""
+    lost = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"}
+    spec = {"tolerations": [{**lost, "tolerationSeconds": 600}]}
+    web = build.deployment("web", 4, spec=spec)
+    async with closed_loop(tmp_path, web) as loop, loop.rebalancer() as health:
         pod = (await loop.until_ready("web", 4))[0]
         target = other_than(pod)
-        loop.when_evicted(lambda: loop.cluster.faults.inject(NodeDeath(node=target)))
+
+        def begins_there(new: Json) -> bool:
+            return on(new, target) and new["status"].get("phase") == "Pending"
+
+        die = partial(loop.cluster.faults.inject, NodeDeath(node=target))
+        loop.when_evicted(lambda: loop.when(PODS, begins_there, die))
         name = loop.plan(pod, target, **soon(loop))
         [status] = await loop.until_ended(name)
+        assert status["replacement"]["node"] == target
+        ready = await loop.until_ready("web", 4)
         await loop.cycles(health, 3)
-        loop.cluster.faults.clear()
-        await loop.until_ready("web", 4)
-    assert status["phase"] in {"Completed", "Failed"}
+    assert (status["phase"], loop.outcomes()) == ("Failed", ["DeadlineExceeded"])
     assert loop.witness.evicted == [name]
+    assert target not in {each["spec"]["nodeName"] for each in ready}
 
 
 @pytest.mark.parametrize("step", ["Marked", "Evicted"])
@@ -304,6 +315,48 @@ async def test_the_next_pod_of_the_same_name_is_not_evicted(tmp_path: Path) -> N
     assert loop.witness.evicted == []
 
 
+@pytest.mark.parametrize("watched", [True, False], ids=["watched", "not-watched"])
+async def test_the_next_pod_of_the_same_name_survives_an_eviction_whose_answer_was_lost(
+    watched: bool, tmp_path: Path
+) -> None:
+    """Nobody can tell what came of it, and when it can be told the namesake is there.
+
+    Who sees no changes of pods tries the eviction itself again, the others only look.
+    """
+    async with closed_loop(tmp_path, build.stateful_set("db", 3)) as loop, loop.rebalancer():
+        pod = (await loop.until_ready("db", 3))[0]
+        uid, key = str(pod["metadata"]["uid"]), (pod["metadata"]["name"], "default")
+        loop.cluster.faults.inject(
+            LostAnswers(verbs=("create",), resources=("pods/eviction",), times=1)
+        )
+        looks = loop.cluster.server.faults.add(verbs=["get"], resources=["pods"], status=500)
+        looks.times = 0
+        loop.when_evicted(lambda: setattr(looks, "times", None))
+        if not watched:
+            freeze = partial(loop.cluster.faults.inject, FreezeWatches(resources=("pods",)))
+            loop.when_done(uid, "Protected", freeze)
+        name = loop.plan(pod, other_than(pod))
+        await loop.until_says(name, "Evicted", "EvictionUnsure")
+        await loop.until(lambda: namesake(loop, key, uid), "the next one is there")
+        tried = looks.hits
+        await loop.until(lambda: looks.hits > tried, "it is tried again")
+        next_uid = namesake(loop, key, uid)
+        loop.cluster.server.faults.remove(looks)
+        await loop.until_says(name, "Evicted", "PodGone")
+        loop.cluster.faults.clear()
+        await loop.until_ended(name)
+        await loop.until_ready("db", 3)
+        assert namesake(loop, key, uid) == next_uid
+    assert loop.outcomes() == ["AsPlanned"]
+    assert loop.witness.evicted == [uid]
+
+
+def namesake(loop: Loop, key: tuple[str, str], uid: str) -> str:
+    """Return the uid of the pod that has the name of another; empty if there is none."""
+    found = loop.store.find(PODS, *key)
+    return "" if found is None or found["metadata"]["uid"] == uid else found["metadata"]["uid"]
+
+
 async def test_the_second_half_of_a_swap_waits_until_the_first_pod_is_gone(tmp_path: Path) -> None:
     slow = build.deployment(
         "slow",
@@ -343,13 +396,17 @@ async def test_a_kubelet_that_rejects_the_replacement_costs_one_eviction(tmp_pat
     async with closed_loop(tmp_path, WEB) as loop, loop.rebalancer() as health:
         pod = (await loop.until_ready("web", 4))[0]
         target = other_than(pod)
+        # It takes its time, so that the replacement is known before it is lost.
+        loop.cluster.fleet.delays.stop_s = (250.0, 250.0)
         loop.cluster.faults.inject(RejectPods(node=target))
-        name = loop.plan(pod, target, **soon(loop))
-        await loop.until_ended(name)
+        name = loop.plan(pod, target)
+        [status] = await loop.until_ended(name)
+        assert status["replacement"]["node"] == target
+        ready = await loop.until_ready("web", 4)
         await loop.cycles(health, 3)
-        loop.cluster.faults.clear()
-        await loop.until_ready("web", 4)
+    assert (status["phase"], loop.outcomes()) == ("Failed", ["ReplacementLost"])
     assert loop.witness.evicted == [name]
+    assert status["replacement"]["uid"] not in {each["metadata"]["uid"] for each in ready}
 
 
 async def test_moves_that_go_wrong_stop_the_others_until_one_has_gone_well(tmp_path: Path) -> None:
