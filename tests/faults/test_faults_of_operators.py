@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from common.clock import SYSTEM
 from common.contract import MAINTENANCE_PROGRESS
@@ -221,17 +224,32 @@ def node(number: int) -> build.Manifest:
     return build.node(f"node-{number}", labels={"karpenter.sh/nodepool": "general"})
 
 
-async def test_a_consolidating_autoscaler_is_not_fought(tmp_path: Path) -> None:
-    """Its nodes hold six pods by their requests, and use half of what they have then."""
-    web = build.deployment("web", 12, cpu="1300m", usage_cpu="650m")
+FEW = 2
+SIZES = {
+    "auto": [(0, 20), (12, 26), (40, 14)],
+    "always": [(0, 20), (12, 26)],
+}
+"""From which cycle on how many pods there are: first too many nodes, then one is added."""
+
+
+@pytest.mark.parametrize("fill", SIZES)
+async def test_a_consolidating_autoscaler_is_not_fought_unless_it_is_asked_for(
+    fill: str, tmp_path: Path
+) -> None:
+    """Its nodes hold six pods by their requests, and a new one gets what does not fit.
+
+    The others are alike then, so that nothing but the low node is there to be levelled.
+    """
+    web = build.deployment("web", 30, cpu="1300m", usage_cpu="1000m")
     async with (
-        closed_loop(tmp_path, web, nodes=[node(number) for number in range(4)]) as loop,
+        closed_loop(tmp_path, web, nodes=[node(number) for number in range(6)]) as loop,
         loop.rebalancer(
             enabledStrategies=["LoadBalancing", "ResourceOptimization"],
             reschedulingInterval="1s",
+            fillLowNodes=fill,
         ) as health,
     ):
-        await loop.until_ready("web", 12)
+        await loop.until_ready("web", 30)
         autoscaler, towards_leaving = Autoscaler(loop), []
 
         def look(change: Change) -> None:
@@ -241,18 +259,17 @@ async def test_a_consolidating_autoscaler_is_not_fought(tmp_path: Path) -> None:
 
         loop.store.subscribe(MIGRATIONS, look)
         first = await figure(health, "cycles_total")
-        wanted = {1: 8, 15: 16, 30: 9}
-        turn = 0
+        wanted = deque(SIZES[fill])
         while (cycle := await figure(health, "cycles_total")) < first + CYCLES:
-            turn += 1
-            if turn in wanted:
-                change = {"spec": {"replicas": wanted[turn]}}
+            if wanted and cycle >= first + wanted[0][0]:
+                change = {"spec": {"replicas": wanted.popleft()[1]}}
                 loop.store.patch(DEPLOYMENTS, "web", change, namespace="default")
             autoscaler.cycle(cycle)
             await SYSTEM.sleep(0.1)
+        if fill == "always":
+            await loop.until(lambda: len(loop.witness.evicted) > FEW, "its low node is filled")
         evicted = len(loop.witness.evicted)
         await loop.cycles(health, 5)
     assert autoscaler.removed >= 2
     assert towards_leaving == []
-    assert len(loop.witness.evicted) == evicted
-    assert evicted <= 2
+    assert fill == "always" or len(loop.witness.evicted) == evicted <= FEW
