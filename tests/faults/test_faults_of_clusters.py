@@ -13,11 +13,14 @@ import pytest
 from common.contract import (
     DELETION_COST,
     DO_NOT_DISRUPT,
+    MIRROR_POD,
     PREFER_NO_EVICTION,
+    PRODUCT,
+    PRODUCT_LABEL,
     RESCHEDULING_LABEL,
     SAFE_TO_EVICT,
 )
-from common.kube.resources import DEPLOYMENTS, MIGRATIONS, PDBS, PODS
+from common.kube.resources import DEPLOYMENTS, MIGRATIONS, NODES, PDBS, PODS
 from common.kube.timestamps import micro_time, parse_time
 from simulator import build
 from simulator.api import DeleteOptions, Json, timestamp, with_condition
@@ -440,18 +443,71 @@ PROTECTED: dict[str, dict[str, Any]] = {
     "PreferNoEviction": {"annotations": {PREFER_NO_EVICTION: ""}},
     "ReschedulingDisabled": {"labels": {"app": "web", RESCHEDULING_LABEL: "disabled"}},
     "ExcludedNamespace": {"namespace": "kube-system"},
+    "SystemPriority": {"spec": {"priorityClassName": "system-cluster-critical"}},
+    "OwnPod": {"labels": {"app": "web", PRODUCT_LABEL: PRODUCT}},
+    "ExcludedPod": {"labels": {"app": "web", "kept": "yes"}},
+    "PodNotSelected": {},
+}
+CONFIGURED: dict[str, dict[str, Any]] = {
+    "ExcludedPod": {"excludedPodSelector": "kept=yes"},
+    "PodNotSelected": {"podSelector": "app!=web"},
 }
 
 
 @pytest.mark.parametrize("reason", PROTECTED)
 async def test_a_stranger_cannot_have_a_protected_pod_evicted(reason: str, tmp_path: Path) -> None:
     guarded = build.deployment("web", 4, **PROTECTED[reason])
-    async with closed_loop(tmp_path, guarded) as loop, loop.rebalancer():
+    settings = CONFIGURED.get(reason, {})
+    async with closed_loop(tmp_path, guarded) as loop, loop.rebalancer(**settings):
         pod = (await loop.until_ready("web", 4))[0]
-        name = loop.plan(pod, other_than(pod))
-        await loop.until_ended(name)
-    assert loop.outcomes() == [reason]
+        [status] = await loop.until_ended(loop.plan(pod, other_than(pod)))
+    assert (status["phase"], loop.outcomes()) == ("Failed", [reason])
     assert loop.witness.evicted == []
+    assert pod["metadata"]["uid"] in {each["metadata"]["uid"] for each in loop.ready("web")}
+
+
+def daemon_set_pod(loop: Loop) -> Manifest:
+    made = {**build.deployment("agent", 1), "kind": "DaemonSet"}
+    del made["spec"]["replicas"]
+    [owner] = loop.cluster.create([made])
+    return owned(build.pod("agent", node="node-0"), owner)
+
+
+def mirror_pod(loop: Loop) -> Manifest:
+    node = loop.store.get(NODES, "node-0")
+    return owned(build.pod("agent", node="node-0", annotations={MIRROR_POD: "hash"}), node)
+
+
+def orphaned_mirror_pod(_: Loop) -> Manifest:
+    return build.pod("agent", node="node-0", annotations={MIRROR_POD: "hash"})
+
+
+def owned(pod: Manifest, owner: Json) -> Manifest:
+    """Return a pod that an object controls."""
+    reference = {key: owner[key] for key in ("apiVersion", "kind")}
+    reference |= {key: owner["metadata"][key] for key in ("name", "uid")}
+    pod["metadata"]["ownerReferences"] = [{**reference, "controller": True}]
+    return pod
+
+
+@pytest.mark.parametrize(
+    ("make", "reason", "spec"),
+    [
+        (daemon_set_pod, "DaemonSetPod", {}),
+        (mirror_pod, "MirrorPod", {}),
+        (orphaned_mirror_pod, "MirrorPod", {"replacementName": "rescheduled-agent-1800000000"}),
+    ],
+)
+async def test_a_stranger_cannot_have_a_pod_evicted_that_belongs_to_its_node(
+    make: Callable[[Loop], Manifest], reason: str, spec: dict[str, Any], tmp_path: Path
+) -> None:
+    async with closed_loop(tmp_path) as loop, loop.rebalancer(barePods="replace"):
+        loop.cluster.create([make(loop)])
+        [pod] = await loop.until_ready("agent", 1)
+        [status] = await loop.until_ended(loop.plan(pod, "node-1", **spec))
+    assert (status["phase"], loop.outcomes()) == ("Failed", [reason])
+    assert loop.witness.evicted == []
+    assert [each["metadata"]["uid"] for each in loop.ready("agent")] == [pod["metadata"]["uid"]]
 
 
 async def test_a_stranger_cannot_have_a_pod_moved_to_the_control_plane(tmp_path: Path) -> None:

@@ -125,7 +125,8 @@ class Witness:
 
 def root_of(store: Store, owner: Json, namespace: str) -> Json:
     """Return a reference to the workload that a person would name, from a pod's owner."""
-    found = store.find(_OWNERS[owner["kind"]], owner["name"], namespace) or {}
+    resource = _OWNERS.get(owner["kind"])
+    found = (store.find(resource, owner["name"], namespace) if resource else None) or {}
     above = (found.get("metadata", {}).get("ownerReferences") or [None])[0]
     chosen: Json = above or owner
     return {key: chosen[key] for key in _REFERENCE}
