@@ -26,7 +26,13 @@ from typing import Any
 import yaml
 
 from common.config import ExtenderConfiguration, RebalancerConfiguration
-from common.contract import API_VERSION, CORDONED_BY, MIGRATION_TIME, TEMPORARY_PDB_LABEL
+from common.contract import (
+    API_VERSION,
+    CORDONED_BY,
+    MAINTENANCE_LABEL,
+    MIGRATION_TIME,
+    TEMPORARY_PDB_LABEL,
+)
 from common.kube.resources import MIGRATIONS, NODES, PDBS, PODS, Resource
 from common.kube.timestamps import micro_time
 from extender.program import ExtenderOptions
@@ -119,7 +125,11 @@ class Loop:
             *(f"marks on {_name(pod)}" for pod in pods if _marked(pod)),
             *(f"budget {_name(found)}" for found in self.store.list(PDBS) if _ours(found)),
             *(f"stray copy {_name(pod)}" for pod in pods if _name(pod) in undone),
+            *(f"cordon of {node}" for node in self.ours() if not self._maintained(node)),
         ]
+
+    def _maintained(self, node: str) -> bool:
+        return MAINTENANCE_LABEL in (self.store.get(NODES, node)["metadata"].get("labels") or {})
 
     def migrations(self) -> list[Json]:
         """Return all Migrations, the oldest first."""

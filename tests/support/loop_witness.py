@@ -1,4 +1,4 @@
-"""Sees every eviction in the moment it happens, and judges it without the product's code.
+"""Sees every eviction in the moment it happens, and judges it without the rebalancer's code.
 
 The Eviction API tells a pod why it has to go, which tells its evictions from everything
 else that deletes pods. Each is held against the budgets that stand in that moment, against
@@ -11,6 +11,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+import msgspec
+
+from common.cluster.disruption import counts_matching_pods, desired_healthy
+from common.cluster.selector_objects import LabelSelector
+from common.cluster.selectors import Selector, from_label_selector
 from common.contract import (
     DO_NOT_DISRUPT,
     MIRROR_POD,
@@ -29,6 +34,7 @@ from common.kube.resources import (
 from simulator.api import Change, Json, Store, is_ready
 
 _OWNERS = {"ReplicaSet": REPLICASETS, "StatefulSet": STATEFULSETS, "Deployment": DEPLOYMENTS}
+_WIRE = LabelSelector | None
 _REFERENCE = ("apiVersion", "kind", "name", "uid")
 _SYSTEM_PRIORITY = 2_000_000_000
 
@@ -71,15 +77,32 @@ class Witness:
     def _against_budgets(self, pod: Json) -> Iterator[str]:
         meta = pod["metadata"]
         for budget in self._store.list(PDBS, meta["namespace"]):
-            wanted: Json = budget["spec"]["selector"].get("matchLabels") or {}
-            if not wanted or not _has(pod, wanted):
+            wanted = _selector(budget)
+            if not _has(pod, wanted):
                 continue
             covered = [p for p in self._store.list(PODS, meta["namespace"]) if _has(p, wanted)]
-            healthy = [p for p in covered if is_ready(p) and not _is_ending(p) and p != pod]
+            healthy = [p for p in covered if is_ready(p) and not _is_ending(p)]
             healthy = [p for p in healthy if p["metadata"]["uid"] != meta["uid"]]
-            if is_ready(pod) and len(healthy) < _least(budget):
-                words = f"{len(healthy)} healthy, {_least(budget)} wanted"
+            least = self._least(budget, covered)
+            if is_ready(pod) and len(healthy) < least:
+                words = f"{len(healthy)} healthy, {least} wanted"
                 yield f"{meta['name']} was evicted against {budget['metadata']['name']}: {words}"
+
+    def _least(self, budget: Json, covered: list[Json]) -> int:
+        """Return how many healthy pods a budget asks for."""
+        limits = (budget["spec"].get("minAvailable"), budget["spec"].get("maxUnavailable"))
+        matching = counts_matching_pods(*limits)
+        return desired_healthy(*limits, len(covered) if matching else self._wanted(covered))
+
+    def _wanted(self, pods: list[Json]) -> int:
+        """Return how many pods the workloads of these are to have together."""
+        found = {}
+        for pod in pods:
+            for owner in pod["metadata"].get("ownerReferences") or ():
+                top = root_of(self._store, owner, pod["metadata"]["namespace"])
+                found[top["uid"]] = top, pod["metadata"]["namespace"]
+        tops = [self._store.find(_OWNERS[t["kind"]], t["name"], n) for t, n in found.values()]
+        return sum(top["spec"]["replicas"] for top in tops if top is not None)
 
     def _against_protection(self, pod: Json) -> Iterator[str]:
         meta, spec = pod["metadata"], pod["spec"]
@@ -142,14 +165,9 @@ def _is_ending(pod: Json) -> bool:
     return "deletionTimestamp" in pod["metadata"]
 
 
-def _has(pod: Json, labels: Json) -> bool:
-    found = pod["metadata"].get("labels") or {}
-    return all(found.get(key) == value for key, value in labels.items())
+def _selector(budget: Json) -> Selector:
+    return from_label_selector(msgspec.convert(budget["spec"].get("selector"), _WIRE))
 
 
-def _least(budget: Json) -> int:
-    """Return how many healthy pods a budget asks for; whole numbers only."""
-    spec = budget["spec"]
-    if "minAvailable" in spec:
-        return int(spec["minAvailable"])
-    return int(budget["status"].get("expectedPods", 0)) - int(spec["maxUnavailable"])
+def _has(pod: Json, wanted: Selector) -> bool:
+    return wanted.matches(pod["metadata"].get("labels") or {})
