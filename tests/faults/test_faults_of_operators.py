@@ -7,13 +7,14 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from common.clock import SYSTEM
-from common.contract import MAINTENANCE_PROGRESS
-from common.kube.resources import DEPLOYMENTS, MIGRATIONS, NODES, PODS
+from common.contract import COMPLETION_INDEX, MAINTENANCE_PROGRESS
+from common.kube.resources import DEPLOYMENTS, JOBS, LEASES, MIGRATIONS, NODES, PODS
 from simulator import build
-from simulator.api import Change
+from simulator.api import Change, Json
 from simulator.faults import FreezeWatches, MetricsUnavailable, ServerError, SlowStarts
 from tests.support.closed_loop import PATIENCE_S, Loop, closed_loop
 from tests.support.extender_stand import eventually, maintain
@@ -142,6 +143,138 @@ async def test_moves_that_have_begun_wait_while_the_cluster_is_not_seen_clearly(
         loop.cluster.faults.clear()
         [status] = await loop.until_ended(name)
     assert status["outcome"] == "AsPlanned"
+
+
+HOT = build.deployment("web", 8, cpu="100m", usage_cpu="1000m")
+"""On one node two too many."""
+ON_ONE = {"web": ["node-0"] * 8}
+OBSERVING: dict[str, dict[str, Any]] = {
+    "all": {"mode": "observe"},
+    "its-strategy": {"modes": {"ResourceOptimization": "observe"}},
+}
+
+
+@pytest.mark.parametrize("settings", OBSERVING.values(), ids=OBSERVING)
+async def test_who_observes_plans_and_moves_nothing_until_told_to_act(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    async with closed_loop(tmp_path, HOT, places=ON_ONE) as loop:
+        file = loop.configured(**settings)
+        async with loop.rebalancer(file, **settings) as health:
+            await told(health, "plan_evictions", 2)
+            await loop.cycles(health, 5)
+            assert await figure(health, "plan_evictions") == 2, "it goes on planning"
+            assert (loop.migrations(), loop.witness.evicted) == ([], [])
+            loop.configured(mode="act")
+            await loop.until(lambda: len(loop.on("node-0")) == 6, "now it acts")
+    assert loop.outcomes() == ["AsPlanned"] * 2
+
+
+async def test_an_observed_strategy_holds_up_no_other(tmp_path: Path) -> None:
+    both = ["LoadBalancing", "ResourceOptimization"]
+    settings = {"enabledStrategies": both, "modes": {"LoadBalancing": "observe"}}
+    async with (
+        closed_loop(tmp_path, HOT, places=ON_ONE) as loop,
+        loop.rebalancer(**settings) as health,
+    ):
+        await loop.until(lambda: len(loop.on("node-0")) == 6, "it is under its ceiling")
+        await loop.settled()
+        await loop.cycles(health, 5)
+    assert len(loop.witness.evicted) == 2, "what LoadBalancing wants besides is not done"
+
+
+async def test_a_dry_run_plans_and_writes_nothing(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path, HOT, places=ON_ONE) as loop:
+        file = loop.configured(mode="observe")
+        async with loop.rebalancer(file, dry_run=True, mode="observe") as health:
+            await told(health, "plan_evictions", 2)
+            loop.configured(mode="act")
+            await told(health, "config_reloads_total", 1, result="applied")
+            await loop.cycles(health, 5)
+            assert await figure(health, "plan_evictions") == 2, "it goes on planning"
+        assert (loop.migrations(), loop.witness.evicted) == ([], [])
+        assert loop.store.find(LEASES, "evenkeel-rebalancer", "default") is None
+        async with loop.rebalancer():
+            await loop.until(lambda: len(loop.on("node-0")) == 6, "the real one moves them")
+    assert loop.outcomes() == ["AsPlanned"] * 2
+
+
+async def test_a_single_replica_is_moved_only_if_that_is_allowed(tmp_path: Path) -> None:
+    """Both ways: as its own plan would have it, and as a stranger asks."""
+    hot = [build.deployment(f"one-{n}", 1, cpu="100m", usage_cpu="1000m") for n in range(8)]
+    places = {f"one-{n}": ["node-0"] for n in range(8)}
+    async with closed_loop(tmp_path, *hot, places=places) as loop:
+        file = loop.configured()
+        async with loop.rebalancer(file) as health:
+            await told(health, "plan_goals_unmet", 1)
+            [pod] = await loop.until_ready("one-0", 1)
+            name = loop.plan(pod, "node-1")
+            [status] = await loop.until_ended(name)
+            assert (status["phase"], loop.outcomes()) == ("Failed", ["SingleReplica"])
+            assert "SingleReplica" in await plan_page(health)
+            await loop.cycles(health, 3)
+            assert loop.witness.evicted == []
+            loop.store.delete(MIGRATIONS, name)
+            loop.configured(singleReplica="allow")
+            await loop.until(lambda: len(loop.on("node-0")) == 6, "now they are moved")
+    assert loop.outcomes() == ["AsPlanned"] * 2
+
+
+async def plan_page(health: str) -> str:
+    """Return the last plan as people and programs can read it."""
+    async with httpx.AsyncClient(trust_env=False) as http:
+        return (await http.get(f"{health}/debug/plan?output=json")).text
+
+
+PATIENT = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
+JOBS_MOVE = {"jobs": "move"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "policy", "ending"),
+    [
+        ({}, PATIENT, "JobPod"),
+        (JOBS_MOVE, None, "JobCountsDisruptions"),
+        (JOBS_MOVE, PATIENT, "AsPlanned"),
+    ],
+)
+async def test_a_pod_of_a_job_is_moved_only_if_that_is_allowed_and_costs_nothing(
+    settings: dict[str, Any], policy: dict[str, Any] | None, ending: str, tmp_path: Path
+) -> None:
+    async with closed_loop(tmp_path) as loop, loop.rebalancer(**settings):
+        job = run_job(loop, policy)
+        loop.when_evicted(lambda: loop.cluster.create([of_job(job, "work-2")]))
+        [pod] = await loop.until_ready("work", 1)
+        name = loop.plan(pod, "node-1", completionIndex=0)
+        await loop.until_ended(name)
+    assert loop.outcomes() == [ending]
+    assert loop.witness.evicted == ([name] if ending == "AsPlanned" else [])
+
+
+def run_job(loop: Loop, policy: dict[str, Any] | None) -> Json:
+    """Run a Job with a pod on node-0; its controller is the test."""
+    template = build.pod_template(labels={"app": "work"}, spec={"restartPolicy": "Never"})
+    spec = {"template": template, **({"podFailurePolicy": policy} if policy else {})}
+    spec |= {"completionMode": "Indexed", "completions": 1}
+    named = {"name": "work", "namespace": "default"}
+    made = {"apiVersion": "batch/v1", "kind": "Job", "metadata": named, "spec": spec}
+    [job] = loop.cluster.create([made])
+    loop.store.patch(JOBS, "work", {"status": {"active": 1}}, namespace="default", status=True)
+    loop.cluster.create([of_job(job, "work-1", node="node-0")])
+    return job
+
+
+def of_job(job: Json, name: str, node: str | None = None) -> build.Manifest:
+    pod = build.pod(name, labels={"app": "work"}, node=node, spec={"restartPolicy": "Never"})
+    pod["metadata"]["ownerReferences"] = [{**reference(job), "controller": True}]
+    pod["metadata"]["annotations"] = {COMPLETION_INDEX: "0"}
+    return pod
+
+
+def reference(obj: Json) -> dict[str, str]:
+    meta = obj["metadata"]
+    kind = {key: str(obj[key]) for key in ("apiVersion", "kind")}
+    return {**kind, "name": str(meta["name"]), "uid": str(meta["uid"])}
 
 
 async def test_a_follower_is_ready_and_idle_until_it_leads(tmp_path: Path) -> None:

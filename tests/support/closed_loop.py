@@ -86,14 +86,18 @@ class Loop:
         return asked_by(self.cluster, url, ignorable=True)
 
     @asynccontextmanager
-    async def rebalancer(self, file: Path | None = None, /, **settings: Any) -> AsyncIterator[str]:
+    async def rebalancer(
+        self, file: Path | None = None, /, *, dry_run: bool = False, **settings: Any
+    ) -> AsyncIterator[str]:
         """Run a rebalancer, which follows a file if it is given one; give its health port.
 
         The block ends only when all moves have ended and nothing is left of them.
         """
         config = RebalancerConfiguration.model_validate({**REBALANCER, **settings})
         followed = None if file is None else str(file)
-        options = RebalancerOptions(kubeconfig=str(self.kubeconfig), config=followed)
+        options = RebalancerOptions(
+            kubeconfig=str(self.kubeconfig), config=followed, dry_run=dry_run
+        )
         async with running(run_rebalancer, config, options, self.clock) as said:
             yield f"http://{said['health']}"
             await self.settled()
