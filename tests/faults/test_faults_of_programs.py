@@ -49,7 +49,7 @@ def level(loop: Loop) -> bool:
 async def test_a_fifth_of_all_requests_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A request that takes too long is given up, and may be carried out all the same."""
+    """A request that takes too long is given up; one whose answer is lost was carried out."""
     monkeypatch.setattr(client, "REQUEST_LIMIT_S", 0.5)
     settings = {**SHORT_TERM, "migrationDeadline": "120s"}
     budget = build.pdb("web", match={"app": "web"}, max_unavailable=1)
@@ -63,6 +63,8 @@ async def test_a_fifth_of_all_requests_fails(
             "429": add(status=429, retry_after_s=1),
             "500": add(status=500),
             "timeouts": add(latency_s=8.0),
+            "lost": add(loses=True, probability=0.1),
+            "lost evictions": add(resources=["pods/eviction"], loses=True, probability=0.5),
         }
         await loop.until(lambda: len(loop.witness.evicted) >= 2, "two pods are evicted")
         await loop.until(lambda: not loop.left_behind(), "all moves ended")
@@ -73,6 +75,7 @@ async def test_a_fifth_of_all_requests_fails(
     counts = {name: fault.hits for name, fault in faults.items()}
     endings = Counter(ending(each) for each in loop.migrations())
     print(counts, dict(endings))
+    counts["lost"] += counts.pop("lost evictions")  # two evictions may both be lucky
     assert min(counts.values()) > 0
     told = {m["metadata"]["name"] for m in loop.migrations() if "evictedAt" in m["status"]}
     assert told == set(loop.witness.evicted), "each eviction is told of by its Migration"

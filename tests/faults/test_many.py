@@ -82,6 +82,8 @@ async def test_hundreds_of_moves_while_a_tenth_of_all_writes_fails(
             ),
             "creates": add(verbs=["create"], resources=CREATED, status=500, probability=0.1),
             "patches": add(verbs=["patch"], status=500, probability=0.1),
+            "lost evictions": add(resources=["pods/eviction"], loses=True, probability=0.1),
+            "lost writes": add(verbs=["create", "patch", "delete"], loses=True, probability=0.02),
         }
         async with loop.rebalancer(**WIDE, **SELDOM):
             originals = {str(pod["metadata"]["uid"]): pod for pod in loop.ready()}
