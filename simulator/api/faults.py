@@ -1,8 +1,8 @@
 """Faults on demand: slow answers, refusals, lost answers, dropped and frozen watches.
 
-The server asks `before` each request, asks `loses` after it was carried out, and lets `watches` decide whether a watch may speak.
-Everything random comes from the seed, and a fault may be limited to a number of requests,
-so that a test says exactly what goes wrong.
+The server asks `before` each request, asks `loses` after it was carried out, and lets
+`watches` decide whether a watch may speak. Everything random comes from the seed, and a fault
+may be limited to a number of requests, so that a test says exactly what goes wrong.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Faults:
     def loses(self, verb: str, resource: str) -> bool:
         """Tell whether the answer to a request that was carried out gets lost."""
         late = [fault for fault in self._faults if fault.loses]
-        return any([self._hits(fault, verb, resource) for fault in late])
+        return sum(self._hits(fault, verb, resource) for fault in late) > 0
 
     def _hits(self, fault: Fault, verb: str, resource: str) -> bool:
         if not fault.concerns(verb, resource):

@@ -98,7 +98,7 @@ def scale_to_nothing(loop: Loop) -> None:
     loop.store.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 0}}, namespace="default")
 
 
-LEFT = {delete: 0, scale: 3, scale_to_nothing: 0}
+LEFT: dict[Callable[[Loop], None], int] = {delete: 0, scale: 3, scale_to_nothing: 0}
 FIRST, LAST = "-100", "100"
 """What it costs to be the pod that a set gives up first, or last."""
 
@@ -623,7 +623,7 @@ async def test_a_stranger_cannot_have_a_replacement_moved_on_within_the_hour(
 async def test_strangers_cannot_have_more_moved_in_one_interval_than_is_allowed(
     tmp_path: Path,
 ) -> None:
-    settings = {"maxReschedulePods": 1, "reschedulingInterval": "1h"}
+    settings: dict[str, Any] = {"maxReschedulePods": 1, "reschedulingInterval": "1h"}
     async with closed_loop(tmp_path, WEB) as loop, loop.rebalancer(**settings):
         pods = (await loop.until_ready("web", 4))[:2]
         names = [

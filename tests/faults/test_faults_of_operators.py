@@ -172,7 +172,7 @@ async def test_who_observes_plans_and_moves_nothing_until_told_to_act(
 
 async def test_an_observed_strategy_holds_up_no_other(tmp_path: Path) -> None:
     both = ["LoadBalancing", "ResourceOptimization"]
-    settings = {"enabledStrategies": both, "modes": {"LoadBalancing": "observe"}}
+    settings: dict[str, Any] = {"enabledStrategies": both, "modes": {"LoadBalancing": "observe"}}
     async with (
         closed_loop(tmp_path, HOT, places=ON_ONE) as loop,
         loop.rebalancer(**settings) as health,
@@ -254,7 +254,7 @@ async def test_a_pod_of_a_job_is_moved_only_if_that_is_allowed_and_costs_nothing
 def run_job(loop: Loop, policy: dict[str, Any] | None) -> Json:
     """Run a Job with a pod on node-0; its controller is the test."""
     template = build.pod_template(labels={"app": "work"}, spec={"restartPolicy": "Never"})
-    spec = {"template": template, **({"podFailurePolicy": policy} if policy else {})}
+    spec: Json = {"template": template, **({"podFailurePolicy": policy} if policy else {})}
     spec |= {"completionMode": "Indexed", "completions": 1}
     named = {"name": "work", "namespace": "default"}
     made = {"apiVersion": "batch/v1", "kind": "Job", "metadata": named, "spec": spec}

@@ -307,7 +307,11 @@ async def test_a_second_scheduler_that_never_asks_moves_nothing_but_one_canary(
             await loop.cycles(health, 3)
             assert loop.migrations() == [], "its pods are not moved for load"
         both = ["default-scheduler", "second"]
-        told = {"schedulerNames": both, "migrationDeadline": "20s", "clockSkew": "5s"}
+        told: dict[str, Any] = {
+            "schedulerNames": both,
+            "migrationDeadline": "20s",
+            "clockSkew": "5s",
+        }
         async with loop.rebalancer(**told) as health:
             await loop.until(lambda: "Unguided" in loop.outcomes(), "found out")
             await loop.cycles(health, 3)
