@@ -23,7 +23,7 @@ from common.contract import (
 from common.kube.resources import DEPLOYMENTS, MIGRATIONS, NODES, PDBS, PODS
 from common.kube.timestamps import micro_time, parse_time
 from simulator import build
-from simulator.api import DeleteOptions, Json, timestamp, with_condition
+from simulator.api import DeleteOptions, Json, is_ready, timestamp, with_condition
 from simulator.api import condition as condition_of
 from simulator.build import STOP_AFTER, Manifest
 from simulator.faults import FreezeWatches, LostAnswers, NodeDeath, RejectPods, SlowStarts
@@ -34,7 +34,7 @@ from tests.support.migration_stand import condition
 
 WEB = build.deployment("web", 4)
 MOVING = "InProgress"
-SOON_S = 40.0
+SOON_S = 80.0
 """A deadline that comes while a test waits."""
 
 
@@ -414,18 +414,26 @@ async def test_a_kubelet_that_rejects_the_replacement_costs_one_eviction(tmp_pat
 
 async def test_moves_that_go_wrong_stop_the_others_until_one_has_gone_well(tmp_path: Path) -> None:
     breaker = {"minimum": 2, "halfOpenAfter": "30s"}
-    apps = [build.deployment(app, 4) for app in ("web", "api")]
+    apps = [build.deployment(app, 4) for app in ("web", "shop", "api")]
     async with (
         closed_loop(tmp_path, *apps) as loop,
         loop.rebalancer(breaker=breaker, workloadCooldown="0s"),
     ):
         await loop.until_ready("api", 4)
-        pods = [pod for pod in await loop.until_ready("web", 4) if not on(pod, "node-2")][:2]
-        reject = loop.cluster.faults.inject(RejectPods(node="node-2"))
-        wrong = await loop.until_ended(*[loop.plan(pod, "node-2") for pod in pods])
-        loop.cluster.faults.withdraw(reject)
-        assert set(loop.outcomes()) <= {"ReplacementLost", "BackOnSource"}
-        await loop.until_ready("web", 4)
+        # Of two workloads: one that is short of pods gives no more away.
+        both = [await loop.until_ready(app, 4) for app in ("web", "shop")]
+        pods = [next(pod for pod in found if not on(pod, "node-2")) for found in both]
+        slow = loop.cluster.faults.inject(SlowStarts(node="node-2", factor=1_000.0))
+        wrong = await loop.until_ended(*[loop.plan(pod, "node-2", **soon(loop)) for pod in pods])
+        loop.cluster.faults.withdraw(slow)
+        assert loop.outcomes() == ["DeadlineExceeded"] * 2
+        assert all("evictedAt" in status for status in wrong)
+        for pod in (pod for pod in loop.on("node-2") if not is_ready(pod)):
+            loop.store.delete(
+                PODS, pod["metadata"]["name"], namespace="default", options=DeleteOptions(grace_s=0)
+            )
+        for app in ("web", "shop"):
+            await loop.until_ready(app, 4)
         later = [pod for pod in loop.ready("api") if not on(pod, "node-2")][:2]
         peak = at_once(loop, "strategy")
         names = [loop.plan(pod, "node-2") for pod in later]
