@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from common import __version__, logs
 from common.config import ConfigError
@@ -87,7 +88,7 @@ def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     made.add_argument(
         "--longest",
         metavar="S",
-        type=_seconds,
+        type=_number("a number of seconds", least=1, most=86_400),
         help="end after so many seconds, level or not (default: 110; with --real 400, counted "
         "from when the control plane runs)",
     )
@@ -112,7 +113,7 @@ def _add_common(made: argparse.ArgumentParser, *, speed: float, scenario: str) -
     made.add_argument(
         "--speed",
         metavar="X",
-        type=_speed,
+        type=_number("a speed", least=0.001, most=10_000),
         default=speed,
         help="how much faster simulated durations pass (default: %(default)g)",
     )
@@ -132,24 +133,20 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 1.0 <= seconds <= 86_400.0:
-        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds from 1 to 86400")
-    return seconds
+def _number(what: str, *, least: float, most: float) -> Callable[[str], float]:
+    """Return a reader of numbers within limits."""
 
+    def read(text: str) -> float:
+        try:
+            found = float(text)
+        except ValueError:
+            found = math.nan
+        if not least <= found <= most:
+            words = f"{text} is not {what}: write {least:g} to {most:g}"
+            raise argparse.ArgumentTypeError(words)
+        return found
 
-def _speed(text: str) -> float:
-    try:
-        speed = float(text)
-    except ValueError:
-        speed = 0.0
-    if not 0.001 <= speed <= 10_000:
-        raise argparse.ArgumentTypeError(f"{text} is not a speed: write 0.001 to 10000")
-    return speed
+    return read
 
 
 if __name__ == "__main__":
