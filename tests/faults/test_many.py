@@ -24,6 +24,11 @@ WIDE: dict[str, Any] = {
     "workloadCooldown": "0s",
     "reschedulingInterval": "60s",
 }
+# Who is still there when an eviction is tried again could be evicted again.
+LINGERING: dict[str, Any] = {
+    "annotations": {build.STOP_AFTER: "100s"},
+    "spec": {"terminationGracePeriodSeconds": 1000},
+}
 # So many pods are a lot to measure, and to look at again and again.
 SELDOM: dict[str, Any] = {"usageInterval": "20s"}
 
@@ -72,7 +77,8 @@ def level(loop: Loop) -> bool:
 async def test_hundreds_of_moves_while_a_tenth_of_all_writes_fails(
     tmp_path: Path,
 ) -> None:
-    apps = [build.deployment(f"app-{n}", REPLICAS, cpu="50m", usage_cpu="50m") for n in range(APPS)]
+    use: dict[str, Any] = {"cpu": "50m", "usage_cpu": "50m", **LINGERING}
+    apps = [build.deployment(f"app-{n}", REPLICAS, **use) for n in range(APPS)]
     async with closed_loop(tmp_path, *apps, nodes=NODES, speed=4.0, load=SELDOM) as loop:
         await loop.until(lambda: len(loop.ready()) == MANY, "all pods run")
         add = loop.cluster.server.faults.add

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -159,21 +158,16 @@ class MigrationStand:
         self.blind: str | None = None
         """Why the controller cannot see the cluster, if so."""
         self.metrics = Metrics("test")
-        self._leaving: list[str] = []
+        self.deletions: list[str] = []
+        """Uids of pods that were asked to go, in order; a second time is in it too."""
         cluster.store.subscribe(PODS, self._note)
 
     def _note(self, change: Change) -> None:
         new = change.obj
         if "deletionTimestamp" in new["metadata"]:
             uid = new["metadata"]["uid"]
-            if uid not in self._leaving:
-                self._leaving.append(uid)
-
-    @property
-    def deletions(self) -> list[str]:
-        """Uids of pods that were asked to go, in order, then those that were evicted again."""
-        evicted = Counter(self.cluster.store.evictions)
-        return [*self._leaving, *(evicted - Counter(set(evicted))).elements()]
+            if uid not in self.deletions:
+                self.deletions.append(uid)
 
     def watch_pods(self, seen: Callable[[Change], None]) -> None:
         """Have every change of a pod told, in the middle of it."""
