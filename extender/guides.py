@@ -6,7 +6,7 @@ showed: above 100 nodes kube-scheduler stops searching early (numFeasibleNodesTo
 pkg/scheduler/schedule_one.go), and a target that is not shown cannot be kept.
 
 A single call proves little about the share, for affinity and taints thin out the list as
-well; the best of the last calls is told.
+well; the best of the last calls is told. Where no call could be counted, none is.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Guides:
         """Return the last call and the share per scheduler, as the Lease carries them."""
         since_s = self._clock.monotonic() - _SPAN_S
         return {
-            name: {"last": micro_time(found.last_s), "share": _best(found, since_s)}
+            name: {"last": micro_time(found.last_s), **_share(found, since_s)}
             for name, found in sorted(self._schedulers.items())
         }
 
@@ -78,8 +78,8 @@ class Guides:
         return found
 
 
-def _best(found: _Scheduler, since_s: float) -> float:
+def _share(found: _Scheduler, since_s: float) -> dict[str, float]:
     recent = [share for at_s, share in found.shares if at_s >= since_s]
     # One that has fallen silent showed what it last showed.
-    last = [share for _, share in list(found.shares)[-1:]]
-    return round(max(recent or last, default=0.0), _DIGITS)
+    known = recent or [share for _, share in list(found.shares)[-1:]]
+    return {"share": round(max(known), _DIGITS)} if known else {}

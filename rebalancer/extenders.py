@@ -66,8 +66,8 @@ class Caller(msgspec.Struct, frozen=True):
 
     last_s: float
     """When it last asked, on that extender's clock."""
-    share: float
-    """How many of the nodes that fit it showed, from 0 to 1."""
+    share: float | None
+    """How many of the nodes that fit it showed, from 0 to 1; None while nobody could tell."""
 
 
 class Replica(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,8 +110,9 @@ class ExtenderView(msgspec.Struct, frozen=True):
         return max((found.last_s for found in self._callers(scheduler)), default=None)
 
     def share(self, scheduler: str) -> float | None:
-        """Return how many of the nodes the scheduler shows; None if it never asked."""
-        return max((found.share for found in self._callers(scheduler)), default=None)
+        """Return how many of the nodes the scheduler shows; None if nobody can tell yet."""
+        shares = [found.share for found in self._callers(scheduler) if found.share is not None]
+        return max(shares, default=None)
 
     def differing(self, settings: str) -> tuple[str, ...]:
         """Return, in words, which extenders take something else for load than we do."""
@@ -248,7 +249,7 @@ def _version(text: str) -> int | None:
 
 class _Call(msgspec.Struct):
     last: str = ""
-    share: float = 0.0
+    share: float | None = None
 
 
 _CALLS: Final = msgspec.json.Decoder(dict[str, _Call])

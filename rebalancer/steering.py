@@ -280,7 +280,7 @@ class SteeringRules:
                 self._share.labels(scheduler).set(share)
                 if share < ENOUGH_SHOWN:
                     yield f"{sampling(scheduler, share)}."
-            elif view.live:
+            elif view.live and view.guided(scheduler) is None:
                 yield f"{scheduler} has not asked an extender yet: one move at a time tries."
         if not view.live:
             yield "No extender is alive: nobody would steer replacements."

@@ -129,6 +129,25 @@ async def test_a_lease_of_another_namespace_is_no_extenders(tmp_path: Path) -> N
     assert loop.witness.evicted == []
 
 
+async def test_a_scheduler_that_has_shown_one_node_only_does_not_pass_for_one_that_hides_most(
+    tmp_path: Path,
+) -> None:
+    """Where one node was left to choose from, nothing is known about the share that is shown."""
+    async with closed_loop(tmp_path, build.deployment("web", 4), guided=False) as loop:
+        pod = (await loop.until_ready("web", 4))[0]
+        async with loop.extender(), loop.rebalancer():
+            loop.cordon("node-0", "node-1")
+            loop.cluster.create([build.pod("other")])
+            await loop.until_ready("other", 1)
+            loop.cordon("node-0", "node-1", on=False)
+            # An extender says whom it heard when it next renews its Lease.
+            await loop.clock.sleep(10.0)
+            name = loop.plan(pod, other_than(pod))
+            [status] = await loop.until_ended(name)
+            await loop.settled()
+    assert status.get("outcome") == "AsPlanned", status.get("message")
+
+
 async def test_without_an_extender_nothing_moves_for_load(tmp_path: Path) -> None:
     async with (
         closed_loop(tmp_path, HOT, places=PLACES, guided=False) as loop,
