@@ -50,6 +50,7 @@ REGISTRIES: tuple[Registry, ...] = (
     ),
     Registry("rebalancer.migration.machine", "RULES", ("tests/unit/migration/test_machine.py",)),
     Registry("rebalancer.limits", "LIMITS", ("tests/unit/steering/test_limits.py",)),
+    Registry("rebalancer.limits", "SWITCHES", ("tests/unit/steering/test_limits.py",)),
     Registry("rebalancer.breaker", "ALARMS", ("tests/unit/steering/test_breaker.py",)),
     Registry("rebalancer.extenders", "GUIDANCE", ("tests/unit/steering/test_extenders.py",)),
     Registry("rebalancer.planner.limits", "LIMITS", ("tests/unit/planner/test_limits.py",)),

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from common.cluster.migrations import MigrationRecord, Phase
 from rebalancer import limits
-from rebalancer.limits import LIMITS, against, ahead_of, at_once
+from rebalancer.limits import LIMITS, against, ahead_of, at_once, switched_off
 from tests.support.steering_world import SteeringCase, SteeringWorld, load_cases, record_of
 
 CASES = load_cases("limits")
@@ -30,6 +30,13 @@ def test_every_reason_stands_in_the_table() -> None:
     source = Path(limits.__file__).read_text()
     reasons = set(re.findall(r"(?:Refusal|_full)\(\s*\"(\w+)\"", source))
     assert {name for case in CASES for name in case.words} == reasons
+
+
+def test_people_stop_moves_in_four_ways() -> None:
+    starts = [SteeringWorld(case.row).start() for case in CASES]
+    found = {stopped.name for start in starts if (stopped := switched_off(start)) is not None}
+    assert found == {"Paused", "Observing", "StrategyOff", "MaintenanceEnded"}
+    assert switched_off(PLAIN.start()) is None
 
 
 def test_every_limit_refuses_something_and_lets_something_pass() -> None:

@@ -254,6 +254,13 @@ async def test_finished_moves_stay_while_a_breaker_rests_on_them() -> None:
     assert not world.rules.needs_the_past(bad), "nothing was moved for long"
 
 
+def test_a_switch_is_asked_for_without_anything_else() -> None:
+    world = SteeredWorld({})
+    assert world.rules.stopped(world.migration) is None
+    world.config = RebalancerConfiguration(paused=True)
+    assert world.rules.stopped(world.migration) == Refusal("Paused", "paused is set", False)
+
+
 async def test_finished_moves_stay_while_the_others_alone_would_stop_moving() -> None:
     """Four of twenty went wrong, which is not too many; without some good ones it would be."""
     world = SteeredWorld({})
