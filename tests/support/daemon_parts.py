@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from common.clock import SYSTEM
 from common.cluster.interning import Interner
 from common.cluster.migrations import (
     MigrationRecord,
@@ -175,5 +176,12 @@ class Stage:
 
     async def advance(self, seconds: float) -> None:
         """Let time pass until everybody sleeps again."""
+        await self._heard()
         await self.clock.advance(seconds)
+        await self.clock.until_sleeping()
+
+    async def _heard(self) -> None:
+        """Let a sample be counted first: that takes a thread, in which no time may pass."""
+        while Due.SAMPLE in self.bell._rung:
+            await SYSTEM.sleep(0.001)
         await self.clock.until_sleeping()

@@ -207,13 +207,14 @@ async def test_a_simulated_cluster_with_hot_spots_is_planned(tmp_path: Path) -> 
             if line.strip() == b"ready":
                 break
         async with asyncio.timeout(PATIENCE_S):
-            while not (plan := await plan_of(*_flags(tmp_path / "simulated", config)))["goals"]:
+            # Until all pods are measured, estimates may take another node for hot.
+            flags = _flags(tmp_path / "simulated", config)
+            while len((plan := await plan_of(*flags))["goals"]) != 4:
                 pass
         _, _, err = await planned(*_flags(tmp_path / "simulated", config))
     finally:
         process.terminate()
         await process.wait()
-    assert len(plan["goals"]) == 4
     assert plan["evictions"] == plan["lowerBound"] > 0
     assert plan["unmet"] == []
     assert max(node["after"]["cpu"] for node in plan["nodes"]) <= 80
