@@ -206,6 +206,10 @@ class Cluster:
             lambda: asyncio.to_thread(self._no_pods), what="the pods of the test are gone"
         )
         await asyncio.to_thread(self._delete_nodes)
+        # Who applies one that is ending is left without it.
+        await self.wait(
+            lambda: asyncio.to_thread(self._no_definitions), what="definitions of the test are gone"
+        )
 
     async def _make_namespace(self, name: str) -> str:
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
@@ -253,6 +257,19 @@ class Cluster:
         api.delete_all(f"/api/v1/namespaces/{name}" for name in self._namespaces)
         for path in reversed(self._strays):
             api.delete(path)
+
+    def _no_definitions(self) -> bool:
+        found = [path for path in self._strays if "/customresourcedefinitions/" in path]
+        return not any(map(self._is_there, found))
+
+    def _is_there(self, path: str) -> bool:
+        try:
+            self.control_plane.api.get(path)
+        except Refused as refusal:
+            if refusal.status != 404:
+                raise
+            return False
+        return True
 
     def _no_pods(self) -> bool:
         api = self.control_plane.api
