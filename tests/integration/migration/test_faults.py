@@ -12,8 +12,8 @@ import pytest
 
 from common.config import RebalancerConfiguration
 from common.kube.client import KubeClient
-from common.kube.errors import TimedOut
-from common.kube.resources import PODS, Resource
+from common.kube.errors import Conflict, TimedOut
+from common.kube.resources import MIGRATIONS, PODS, Resource
 from rebalancer.reasons import Refusal
 from simulator import build
 from simulator.api import DeleteOptions
@@ -149,6 +149,35 @@ async def test_a_last_attempt_is_no_failure_while_nobody_can_tell_what_it_did(
         assert "evictedAt" in status
         assert unlucky.calls.count("eviction") == 1
         assert stand.deletions == [name]
+
+
+class GarblingClient(UnluckyClient):
+    """A client whose first change of a Migration meets another's, and whose next read is torn."""
+
+    torn = False
+
+    async def get(self, path: str) -> bytes:
+        whole = await super().get(path)
+        if "/migrations/" not in path or self.torn:
+            return whole
+        self.torn = True
+        return whole[: len(whole) // 2]
+
+    async def patch(self, resource: Resource, body: Any, **where: Any) -> bytes:
+        if resource == MIGRATIONS and "patch" not in self.calls:
+            self.calls.append("patch")
+            raise Conflict(409, "somebody else was faster")
+        return await super().patch(resource, body, **where)
+
+
+async def test_an_answer_that_cannot_be_read_stops_nobody(tmp_path: Path) -> None:
+    async with migrating(tmp_path, build.deployment("web", 2)) as stand:
+        victim = (await stand.until_ready(2))[0]
+        garbling = GarblingClient(stand.client)
+        async with stand.controller(garbling):
+            [found] = await stand.until_ended(stand.plan(victim, stand.others(victim)[0]))
+        assert garbling.torn
+        assert found["phase"] == "Completed"
 
 
 @pytest.mark.parametrize("status", [403, 422])
