@@ -27,13 +27,14 @@ async def test_a_real_cluster_is_planned_from_what_is_measured(
     arguments = ["--kubeconfig", kubeconfig, "--config", config]
 
     async def seen() -> Json | None:
+        # The first measurements are of pods that start, and may be anything.
         plan = await plan_of(*arguments)
-        return plan if plan["evictions"] else None
+        return plan if plan["evictions"] == 1 else None
 
     plan = await cluster.wait(seen, MEASURED_S, "the load is measured and calls for a move")
     assert plan is not None
     assert {move["source"] for move in plan["moves"]} == {hot}
-    assert plan["evictions"] == plan["lowerBound"] == 1
+    assert plan["lowerBound"] == 1
     assert plan["unmet"] == []
     after = {node["name"]: node["after"]["cpu"] for node in plan["nodes"]}
     assert max(after.values()) < 80
