@@ -133,7 +133,9 @@ class _Planning:
 
     def _pruned(self, chosen: _Chosen) -> _Chosen:
         """Leave out moves for one goal that those for another have made unnecessary."""
-        spare = self._spare(chosen) if self._meets_all(chosen) else []
+        # For ceilings each node gives the fewest from the start, and rooms are made on purpose.
+        levelled = self._problem.spreads and self._meets_all(chosen)
+        spare = self._spare(chosen) if levelled else []
         while spare:
             moves = {step.m: step.row for step in chosen.steps if step.m not in spare}
             found = self._ordered(moves)

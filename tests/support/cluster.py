@@ -225,13 +225,8 @@ class Cluster:
 
     async def _phase_of(self, namespace: str) -> str:
         """Return the phase of a namespace; nothing while it is ending."""
-        try:
-            found = await asyncio.to_thread(
-                self.control_plane.api.get, f"/api/v1/namespaces/{namespace}"
-            )
-        except Refused as refusal:
-            if refusal.status != 404:
-                raise
+        found = await asyncio.to_thread(self._found, f"/api/v1/namespaces/{namespace}")
+        if found is None:
             return ABSENT
         phase = str(found["status"]["phase"])
         return "" if phase == "Terminating" else phase
@@ -259,17 +254,17 @@ class Cluster:
             api.delete(path)
 
     def _no_definitions(self) -> bool:
-        found = [path for path in self._strays if "/customresourcedefinitions/" in path]
-        return not any(map(self._is_there, found))
+        paths = (path for path in self._strays if "/customresourcedefinitions/" in path)
+        return all(self._found(path) is None for path in paths)
 
-    def _is_there(self, path: str) -> bool:
+    def _found(self, path: str) -> Json | None:
+        """Return an object; None if it is not there."""
         try:
-            self.control_plane.api.get(path)
+            return self.control_plane.api.get(path)
         except Refused as refusal:
             if refusal.status != 404:
                 raise
-            return False
-        return True
+            return None
 
     def _no_pods(self) -> bool:
         api = self.control_plane.api
