@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 
 class FakeClock:
@@ -58,3 +61,20 @@ class FakeClock:
         # Turns of the loop without time: enough for a chain of awaits that do no I/O.
         for _ in range(20):
             await asyncio.sleep(0)  # noqa: TID251 - yields, does not wait
+
+
+class NoThreads(ThreadPoolExecutor):
+    """Does what was meant for a thread at once, for time must not go on beside it."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        try:
+            done.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+
+def without_threads() -> None:
+    """Let the running loop do everything itself: what happens is the same in every run."""
+    asyncio.get_running_loop().set_default_executor(NoThreads())

@@ -10,7 +10,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from common.clock import SYSTEM
 from common.cluster.interning import Interner
 from common.cluster.migrations import (
     MigrationRecord,
@@ -31,7 +30,7 @@ from rebalancer.planner import Bound, Move, Plan
 from rebalancer.reasons import Refusal
 from rebalancer.waking import Bell, Due
 from rebalancer.writing import Answer, Written
-from tests.support.clock import FakeClock
+from tests.support.clock import FakeClock, without_threads
 from tests.support.migrations import migration
 from tests.support.planner_world import NOW_S, PlannerWorld
 
@@ -166,6 +165,7 @@ class Stage:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[asyncio.Task[None]]:
         """Run the daemon; it sleeps when the block begins."""
+        without_threads()
         task = asyncio.create_task(self.daemon.run())
         try:
             await self.clock.until_sleeping()
@@ -176,12 +176,5 @@ class Stage:
 
     async def advance(self, seconds: float) -> None:
         """Let time pass until everybody sleeps again."""
-        await self._heard()
         await self.clock.advance(seconds)
-        await self.clock.until_sleeping()
-
-    async def _heard(self) -> None:
-        """Let a sample be counted first: that takes a thread, in which no time may pass."""
-        while Due.SAMPLE in self.bell._rung:
-            await SYSTEM.sleep(0.001)
         await self.clock.until_sleeping()
