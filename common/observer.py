@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, ParamSpec, TypeVar
 
 import structlog
 
+from common.breathing import Breathe, go_on
 from common.clock import Clock
 from common.cluster.reader import ClusterReader, Reading
 from common.cluster.records import PodUid
@@ -32,7 +33,6 @@ from common.load import (
     LoadSettings,
     LoadView,
 )
-from common.load.book import go_on
 from common.metrics import Metrics
 from common.usage import SourceKind, UsageError, UsageSource
 from common.usage.auto import open_source
@@ -62,9 +62,9 @@ class Observer:
         clock: Clock,
         metrics: Metrics,
         readings: Sequence[Reading] | None = None,
-        breathe: Callable[[], None] = go_on,
+        breathe: Breathe = go_on,
     ) -> None:
-        """`breathe` is called often by the thread that takes samples in, and may pause it."""
+        """`breathe` is called often by threads that work on all pods, and may pause them."""
         self._client = client
         self._config = config
         self._clock = clock
@@ -116,7 +116,7 @@ class Observer:
         """
         snapshot, now_s = self.reader.state.snapshot(), self._clock.now()
         book = self._book or LoadBook(load_settings(self._config))
-        load = await self._in_turn(book.view, snapshot, now_s, predecessors)
+        load = await self._in_turn(book.view, snapshot, now_s, predecessors, self._breathe)
         self._unknown.set(load.unknown)
         self._levels.saw(load)
         return Belief(snapshot, load)
@@ -141,6 +141,7 @@ class Observer:
                     nodes=lambda: [v.node for v in self.reader.state.snapshot().nodes.values()],
                     prometheus=prometheus_settings(self._config.prometheus),
                     clock=self._clock,
+                    breathe=self._breathe,
                 ) as source:
                     await self._sample_from(source)
             except UsageError as error:

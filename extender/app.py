@@ -72,7 +72,7 @@ def make_app(
 ) -> ASGIApp:
     """Return the service; `lookup` finds pods that the cache already knows."""
     desk = Desk(verdicts, lookup, metrics, clock)
-    return Service(desk, metrics, clock, right_of_way or RightOfWay())
+    return Service(desk, metrics, clock, right_of_way or RightOfWay(clock))
 
 
 def server_options(tls: ServerTls | None = None) -> dict[str, Any]:

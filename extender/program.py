@@ -74,7 +74,7 @@ async def run(
             await stack.enter_async_context(connected(config, options, clock=clock))
             for _ in range(2)
         ]
-        way = RightOfWay()
+        way = RightOfWay(clock)
         parts = _Parts.of(
             client, own_client, config, clock=clock, metrics=metrics, breathe=way.give
         )

@@ -9,10 +9,11 @@ estimates in it rest on older knowledge, or when time has made one of its sample
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
+from common.breathing import Breathe, go_on
 from common.cluster.records import NodeName, PodRecord, PodUid
 from common.cluster.snapshot import NodeView, Snapshot
 from common.load.estimates import Estimator
@@ -23,11 +24,6 @@ from common.load.values import Load
 from common.load.view import Judgement, LoadView, judge_measured, judge_requested
 from common.usage.history import PodHistory, first, follow
 from common.usage.source import Sample, Usage
-
-
-def go_on() -> None:
-    """Nothing is more urgent."""
-
 
 NO_PREDECESSORS: Final[Mapping[PodUid, Load]] = MappingProxyType({})
 
@@ -51,7 +47,7 @@ class LoadBook:
         sample: Sample,
         snapshot: Snapshot,
         now_s: float,
-        breathe: Callable[[], None] = go_on,
+        breathe: Breathe = go_on,
     ) -> None:
         """Learn from a sample; what it says about pods that are gone is dropped.
 
@@ -83,6 +79,7 @@ class LoadBook:
         snapshot: Snapshot,
         now_s: float,
         predecessors: Mapping[PodUid, Load] = NO_PREDECESSORS,
+        breathe: Breathe = go_on,
     ) -> LoadView:
         """Return what is believed now; `predecessors` says what replaced pods really used."""
         if predecessors != self._estimator.predecessors:
@@ -91,21 +88,25 @@ class LoadBook:
             self._last = LoadView(
                 snapshot,
                 self._estimator,
-                self._judge_all(snapshot, now_s),
+                self._judge_all(snapshot, now_s, breathe),
                 now_s=now_s,
                 settings=self._settings,
                 from_requests=self._from_requests,
             )
         return self._last
 
-    def _judge_all(self, snapshot: Snapshot, now_s: float) -> Mapping[NodeName, Judgement]:
+    def _judge_all(
+        self, snapshot: Snapshot, now_s: float, breathe: Breathe
+    ) -> Mapping[NodeName, Judgement]:
         old, estimator = self._judgements, self._estimator
-        self._judgements = {
-            name: found
-            if (found := old.get(name)) is not None and found.holds(view, estimator, now_s)
-            else self._judge(name, view, snapshot, now_s)
-            for name, view in snapshot.nodes.items()
-        }
+        judgements: dict[NodeName, Judgement] = {}
+        for name, view in snapshot.nodes.items():
+            found = old.get(name)
+            if found is None or not found.holds(view, estimator, now_s):
+                breathe()
+                found = self._judge(name, view, snapshot, now_s)
+            judgements[name] = found
+        self._judgements = judgements
         return self._judgements
 
     def _judge(self, name: NodeName, view: NodeView, snapshot: Snapshot, now_s: float) -> Judgement:

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 import structlog
 
+from common.breathing import Breathe, go_on
 from common.clock import Clock
 from common.cluster.records import NodeRecord
 from common.kube.client import KubeClient
@@ -50,19 +51,25 @@ async def open_source(
     nodes: Callable[[], Iterable[NodeRecord]],
     prometheus: PrometheusSettings | None = None,
     clock: Clock,
+    breathe: Breathe = go_on,
 ) -> AsyncIterator[UsageSource]:
     """Open the source that the configuration names; raise UsageError if that cannot be told.
 
-    `nodes` are the nodes known now; Prometheus names them in its own ways.
+    `nodes` are the nodes known now; Prometheus names them in its own ways. `breathe` is
+    called often while a large answer is read, in the thread that reads it.
     """
     chosen = await _decide(client) if kind is SourceKind.AUTO else kind
     if chosen is SourceKind.PROMETHEUS:
         if prometheus is None:
             raise UsageError("prometheus: no address is configured")
-        async with PrometheusSource(prometheus, nodes=nodes, clock=clock) as source:
+        async with PrometheusSource(
+            prometheus, nodes=nodes, clock=clock, breathe=breathe
+        ) as source:
             yield source
+    elif chosen is SourceKind.REQUESTS:
+        yield RequestsSource()
     else:
-        yield RequestsSource() if chosen is SourceKind.REQUESTS else MetricsServerSource(client)
+        yield MetricsServerSource(client, breathe=breathe)
 
 
 async def _decide(client: KubeClient) -> SourceKind:

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 import structlog
 
+from common.breathing import Breathe, go_on
 from common.cluster.quantity import milli, whole
 from common.cluster.records import NodeName
 from common.kube.client import KubeClient
@@ -76,8 +77,11 @@ class MetricsServerSource:
 
     name: Final[str] = SourceKind.METRICS_SERVER
 
-    def __init__(self, client: KubeClient, *, timeout_s: float | None = None) -> None:
+    def __init__(
+        self, client: KubeClient, *, timeout_s: float | None = None, breathe: Breathe = go_on
+    ) -> None:
         self._client = client
+        self._breathe = breathe
         self._timeout_s = timeout_s
         self._skipped: dict[str, int] = {}
 
@@ -93,7 +97,7 @@ class MetricsServerSource:
         try:
             body = await self._client.get(resource.path(), timeout_s=self._timeout_s)
             # Tens of megabytes in a large cluster: too much for the loop to wait for.
-            found, errors = await asyncio.to_thread(_read_all, body, read)
+            found, errors = await asyncio.to_thread(_read_all, body, read, self._breathe)
         except KubeError as error:
             raise _failed(resource, error) from error
         except msgspec.MsgspecError as error:
@@ -123,11 +127,12 @@ def read_pod(raw: msgspec.Raw) -> tuple[str, Usage]:
 
 
 def _read_all(
-    body: bytes, read: Callable[[msgspec.Raw], tuple[K, Usage]]
+    body: bytes, read: Callable[[msgspec.Raw], tuple[K, Usage]], breathe: Breathe
 ) -> tuple[dict[K, Usage], list[str]]:
     found: dict[K, Usage] = {}
     errors: list[str] = []
     for raw in _LIST.decode(body).items or ():
+        breathe()
         try:
             key, usage = read(raw)
             found[key] = usage

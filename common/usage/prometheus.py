@@ -25,6 +25,7 @@ import httpx
 import msgspec
 
 from common import __version__
+from common.breathing import Breathe, go_on
 from common.clock import Clock, within
 from common.cluster.records import NodeRecord
 from common.usage.node_names import NodeNames
@@ -133,10 +134,12 @@ class PrometheusSource:
         *,
         nodes: Callable[[], Iterable[NodeRecord]],
         clock: Clock,
+        breathe: Breathe = go_on,
     ) -> None:
         self._settings = settings
         self._nodes = nodes
         self._clock = clock
+        self._breathe = breathe
         self._http = httpx.AsyncClient(
             verify=_trust(settings),
             headers={"User-Agent": f"evenkeel/{__version__}"},
@@ -186,7 +189,7 @@ class PrometheusSource:
         data = await self._ask(query, at_s)
         try:
             # Tens of megabytes in a large cluster: too much for the loop to wait for.
-            return await asyncio.to_thread(_by_key, data, key_of)
+            return await asyncio.to_thread(_by_key, data, key_of, self._breathe)
         except ValueError as error:  # msgspec's errors are ValueErrors
             raise _nonsense(query, error) from error
 
@@ -237,12 +240,13 @@ def pod_key(labels: Labels) -> str | None:
     return f"{namespace}/{pod}" if namespace and pod else None
 
 
-def _by_key(data: _Data, key_of: Callable[[Labels], K | None]) -> dict[K, float]:
+def _by_key(data: _Data, key_of: Callable[[Labels], K | None], breathe: Breathe) -> dict[K, float]:
     """Return values by what they are about; of several for one thing, the largest."""
     if data.resultType != "vector":
         raise ValueError(f"it is a {data.resultType}, not a vector")
     found: dict[K, float] = {}
     for series in _VECTOR.decode(data.result):
+        breathe()
         key, value = key_of(series.metric), float(series.value[1])
         if key is not None and isfinite(value):
             found[key] = max(value, found.get(key, value))

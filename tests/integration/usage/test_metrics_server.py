@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from common.usage import Sample, UsageError
+from common.usage import Sample, SourceKind, UsageError
+from common.usage.auto import open_source
 from common.usage.metrics_server import MetricsServerSource
 from tests.support.clock import FakeClock
 from tests.support.scripted_api import ScriptedApi, Step, answer, client_of, no_answer, status
@@ -55,6 +56,24 @@ async def test_one_list_of_nodes_and_one_of_pods_make_a_sample(tmp_path: Path) -
     }
     assert sample.pods["shop/web-1"].end_s == 1_800_000_000.0
     assert sample.pods["shop/web-1"].window_s == 10.0
+
+
+async def test_reading_stops_for_breath_at_every_entry(tmp_path: Path) -> None:
+    breaths, clock = list[str](), FakeClock()
+    steps = (listing(measured("n1")), listing(measured("web-1"), measured("odd", cpu="?")))
+    async with (
+        ScriptedApi(*steps) as api,
+        client_of(api, tmp_path, clock) as client,
+        open_source(
+            SourceKind.METRICS_SERVER,
+            client,
+            nodes=tuple,
+            clock=clock,
+            breathe=lambda: breaths.append("one"),
+        ) as source,
+    ):
+        await source.sample()
+    assert len(breaths) == 3
 
 
 async def test_empty_lists_measure_nothing(tmp_path: Path) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qs
 
 import pytest
 
 from common.cluster.records import NodeName, NodeRecord
-from common.usage import Sample, UsageError
+from common.kube.client import KubeClient
+from common.usage import Sample, SourceKind, UsageError
+from common.usage.auto import open_source
 from common.usage.prometheus import PrometheusSettings, PrometheusSource, Queries
 from tests.support.certificates import Authority, server_context
 from tests.support.clock import FakeClock
@@ -69,6 +71,23 @@ async def test_a_figure_ends_when_its_series_was_last_scraped() -> None:
     assert (node.cpu_milli, node.mem_bytes, node.end_s) == (1500.0, 2048.0, 1_799_999_990.0)
     assert (pod.cpu_milli, pod.mem_bytes, pod.end_s) == (250.0, 1024.0, 1_799_999_995.5)
     assert node.window_s == pod.window_s == 90.0
+
+
+async def test_reading_stops_for_breath_at_every_series() -> None:
+    breaths: list[str] = []
+    async with (
+        ScriptedApi(*whole_round()) as api,
+        open_source(
+            SourceKind.PROMETHEUS,
+            cast("KubeClient", None),
+            nodes=lambda: NODES,
+            prometheus=PrometheusSettings(url=api.url),
+            clock=FakeClock(),
+            breathe=lambda: breaths.append("one"),
+        ) as source,
+    ):
+        await source.sample()
+    assert len(breaths) == 6
 
 
 async def test_all_queries_are_evaluated_at_the_same_moment_of_the_servers_clock() -> None:

@@ -9,6 +9,7 @@ from typing import cast
 
 import pytest
 
+from common.breathing import Breathe, go_on
 from common.clock import SYSTEM
 from common.cluster.records import PodUid
 from common.config import RebalancerConfiguration
@@ -42,11 +43,15 @@ class Slow(Mapping[PodUid, Load]):
         return 0
 
 
-def an_observer() -> Observer:
+def an_observer(breathe: Breathe = go_on) -> Observer:
     """Return one that has read a node with a pod, and never asks anybody."""
     nobody = cast("KubeClient", None)
     observer = Observer(
-        nobody, RebalancerConfiguration(), clock=FakeClock(), metrics=Metrics("test")
+        nobody,
+        RebalancerConfiguration(),
+        clock=FakeClock(),
+        metrics=Metrics("test"),
+        breathe=breathe,
     )
     observer.reader.state.nodes.upsert(wire_node(build.node("n1")))
     observer.reader.state.pods.upsert(wire_pod(build.pod("p", node="n1")))
@@ -67,6 +72,13 @@ async def test_a_look_that_is_cancelled_keeps_its_turn_until_its_thread_is_done(
     slow.over.set()
     belief = await second
     assert set(belief.load.nodes) == {"n1"}
+
+
+async def test_who_is_more_urgent_is_let_through_while_it_looks() -> None:
+    breaths: list[str] = []
+    observer = an_observer(breathe=lambda: breaths.append("one"))
+    await observer.look()
+    assert breaths == ["one"]
 
 
 async def test_the_next_look_has_its_turn_after_one_that_failed() -> None:

@@ -50,6 +50,27 @@ def test_only_nodes_with_new_samples_are_judged_anew(world: LoadWorld) -> None:
     assert same == {"n1"}
 
 
+def test_a_long_look_stops_for_breath_between_the_nodes_that_it_judges(world: LoadWorld) -> None:
+    breaths: list[str] = []
+
+    def looked() -> int:
+        breaths.clear()
+        world.book.view(world.state.snapshot(), world.now_s, breathe=lambda: breaths.append("one"))
+        return len(breaths)
+
+    assert looked() == len(NODES)
+    assert looked() == 0
+    world.pod("new", "n2", scheduled_s=world.now_s)
+    assert looked() == 1
+
+
+def test_taking_a_sample_in_stops_for_breath_at_every_node(world: LoadWorld) -> None:
+    breaths: list[str] = []
+    sample = Sample(nodes={}, pods={})
+    world.book.observe(sample, world.state.snapshot(), world.now_s, lambda: breaths.append("one"))
+    assert len(breaths) == len(NODES)
+
+
 def test_a_view_does_not_change_when_the_book_goes_on(world: LoadWorld) -> None:
     uid = PodUid(next(iter(world.state.snapshot().pods)))
     view = world.view()
