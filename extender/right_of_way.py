@@ -17,7 +17,8 @@ from common.clock import Clock
 
 _NAP_S: Final = 0.001
 _NAPS: Final = 20
-_OWN_TURN_S: Final = 0.02
+_OWN_TURN_S: Final = _NAPS * _NAP_S
+"""As long as it stood aside before."""
 
 
 class RightOfWay:

@@ -9,6 +9,12 @@ from extender.right_of_way import RightOfWay
 from tests.support.clock import FakeClock
 
 
+def gives(way: RightOfWay) -> threading.Thread:
+    thread = threading.Thread(target=way.give)
+    thread.start()
+    return thread
+
+
 def test_nobody_sleeps_while_nothing_is_asked() -> None:
     naps: list[float] = []
     RightOfWay(FakeClock(), naps.append).give()
@@ -18,10 +24,18 @@ def test_nobody_sleeps_while_nothing_is_asked() -> None:
 def test_the_thread_goes_on_when_the_answer_is_given() -> None:
     way = RightOfWay(SYSTEM)
     with way:
-        thread = threading.Thread(target=way.give)
-        thread.start()
+        thread = gives(way)
     thread.join(10)
     assert not thread.is_alive()
+
+
+def test_a_request_that_takes_for_ever_stops_nobody() -> None:
+    way = RightOfWay(SYSTEM)
+    with way:
+        thread = gives(way)
+        thread.join(10)
+        assert not thread.is_alive()
+        way.give()
 
 
 def test_it_looks_up_after_each_nap() -> None:
