@@ -42,6 +42,8 @@ async def test_a_level_cluster_is_left_alone_and_can_be_kept(tmp_path: Path) -> 
         await running.says("Ctrl-C ends all of it.")
         assert film.exists()
         assert "There was nothing to do, and nothing was done." in running.text
+        # They come after the words, in a file of their own.
+        await running.until((tmp_path / "out").read_text, "the figures are printed")
         assert figures(tmp_path)["evictions"] == 0
         commands = [line.strip() for line in running.text.splitlines() if line.startswith(5 * " ")]
         label, kill, look = (shlex.split(line) for line in commands[-3:])
