@@ -32,7 +32,6 @@ from common.cluster.migrations import (
     new_migration,
 )
 from common.cluster.records import NodeName, Owner, PodRecord
-from common.cluster.snapshot import Snapshot
 from common.config import RebalancerConfiguration
 from common.contract import COMPLETION_INDEX, PREDICTED_USE
 from common.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
@@ -62,7 +61,7 @@ def spec_of(
     return MigrationSpec(
         pod=PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid),
         controller=_ref(pod.owner),
-        workload=_ref(_workload(pod, snapshot)),
+        workload=_ref(snapshot.top_owner(pod)),
         replacement_name="" if pod.owner is not None else replacement_name(pod.name, now_s),
         completion_index=_completion_index(pod),
         source=move.source,
@@ -109,18 +108,6 @@ def _ref(owner: Owner | None) -> ControllerRef | None:
     return ControllerRef(
         api_version=owner.api_version, kind=owner.kind, name=owner.name, uid=owner.uid
     )
-
-
-def _workload(pod: PodRecord, snapshot: Snapshot) -> Owner | None:
-    """Return the same as `top_workload`, as a reference."""
-    owner = pod.owner
-    found = snapshot.workloads.get(owner.uid) if owner is not None else None
-    while found is not None and found.owner is not None:
-        above = snapshot.workloads.get(found.owner.uid)
-        if above is None:
-            break
-        owner, found = found.owner, above
-    return owner
 
 
 def _completion_index(pod: PodRecord) -> int | None:

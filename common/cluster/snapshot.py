@@ -7,11 +7,12 @@ so readers can keep what they computed for a node as long as the view is the sam
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
 from common.cluster.migrations import MigrationRecord
-from common.cluster.records import NodeName, NodeRecord, OwnerUid, PodRecord, PodUid
+from common.cluster.records import NodeName, NodeRecord, Owner, OwnerUid, PodRecord, PodUid
 from common.cluster.resources import Resources
 from common.cluster.shelf import FrozenGroups
 from common.cluster.storage import (
@@ -24,6 +25,13 @@ from common.cluster.storage import (
     VolumeRecord,
 )
 from common.cluster.workloads import BudgetRecord, WorkloadRecord
+
+MAX_OWNERS: Final = 8
+"""Longest chain of owners that is followed; Kubernetes itself builds chains of two.
+
+The API server lets anyone with write access to a ReplicaSet make it own itself, so chains of
+owners can be endless.
+"""
 
 
 class NodeView(msgspec.Struct, frozen=True, eq=False):
@@ -68,12 +76,35 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         """Return the controller that replaces this pod, if we know it."""
         return self.workloads.get(pod.owner.uid) if pod.owner is not None else None
 
+    def top_owner(self, pod: PodRecord) -> Owner | None:
+        """Return the last owner that we read: of a ReplicaSet, its Deployment.
+
+        Where the owners form a loop, none of them is the last: then it is the pod's own.
+        """
+        owner = pod.owner
+        for _ in range(MAX_OWNERS):
+            above = self._above(owner)
+            if above is None:
+                return owner
+            owner = above
+        return pod.owner
+
     def top_workload(self, pod: PodRecord) -> WorkloadRecord | None:
         """Return what a person would name as the owner: of a ReplicaSet, its Deployment."""
-        found = self.controller(pod)
-        while found is not None and found.owner is not None:
-            above = self.workloads.get(found.owner.uid)
-            if above is None:
-                break
-            found = above
-        return found
+        owner = self.top_owner(pod)
+        return self.workloads.get(owner.uid) if owner is not None else None
+
+    def owners_loop(self, pod: PodRecord) -> bool:
+        """Tell whether the chain of owners has no end, or one too far away to look for."""
+        owner = pod.owner
+        for _ in range(MAX_OWNERS):
+            owner = self._above(owner)
+            if owner is None:
+                return False
+        return True
+
+    def _above(self, owner: Owner | None) -> Owner | None:
+        """Return the owner of an owner, if we read both."""
+        found = self.workloads.get(owner.uid) if owner is not None else None
+        above = found.owner if found is not None else None
+        return above if above is not None and above.uid in self.workloads else None

@@ -64,6 +64,15 @@ def owner_replaces_its_pods(pod: PodRecord, context: Context) -> Refusal | None:
     return Refusal("CustomOwner", words)
 
 
+def owners_have_an_end(pod: PodRecord, context: Context) -> Refusal | None:
+    """Who owns itself has no workload at the top whose state could be judged."""
+    standing = context.standing(pod)
+    if standing is None or not context.snapshot.owners_loop(pod):
+        return None
+    named = f"{standing.owner.kind} {standing.owner.name}"
+    return Refusal("OwnerLoop", f"the owners of its {named} own each other, or are too many")
+
+
 def owner_is_there(pod: PodRecord, context: Context) -> Refusal | None:
     """Without its owner nobody would replace the pod; the watch may also just be late."""
     standing = context.standing(pod)

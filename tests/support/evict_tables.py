@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -113,10 +114,21 @@ class EvictWorld:
         if kind == "none":
             return None
         if kind != "Deployment":
-            return self._owner(kind, "web", given)
+            return self._owned(kind, given)
         above = self._owner("Deployment", "web", given)
         below = {key: given[key] for key in ("replicas", "template") if key in given}
         return self._owner("ReplicaSet", "web-1", below | given.get("replica_set", {}), above)
+
+    def _owned(self, kind: str, given: Row) -> Manifest:
+        """Add an owner whose own owners are `owned_by`, in that order; names may come again."""
+        made = self._owner(kind, "web", given)
+        chain = ["web", *given.get("owned_by", ())]
+        for name, above in {pair[0]: pair for pair in reversed([*pairwise(chain)])}.values():
+            own = given if name == "web" else {}
+            self._owner(kind, name, own, _owner(kind, above, 3, {}))
+        if chain[-1] not in chain[:-1]:
+            self._owner(kind, chain[-1], given if chain[-1] == "web" else {})
+        return made
 
     def _owner(self, kind: str, name: str, given: Row, above: Manifest | None = None) -> Manifest:
         count = given.get("replicas", 3)
