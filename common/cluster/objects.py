@@ -256,8 +256,24 @@ class PodSpec(Wire):
     workload_ref: WorkloadReference | None = None
 
 
+class StateDetails(Wire):
+    """Why a container waits or has ended; of a running one nothing is read."""
+
+    reason: str | None = None
+    exit_code: int | None = None
+
+
+class ContainerState(Wire):
+    """At most one of them is set; none means waiting (core/v1 ContainerState)."""
+
+    waiting: StateDetails | None = None
+    running: StateDetails | None = None
+    terminated: StateDetails | None = None
+
+
 class ContainerStatus(Wire):
     name: str = ""
+    state: ContainerState | None = None
     resources: ResourceRequirements | None = None
     allocated_resources: dict[str, str] | None = None
 

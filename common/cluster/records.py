@@ -14,8 +14,14 @@ from typing import Final, NewType
 import msgspec
 from msgspec.structs import replace
 
+from common.cluster.container_states import (
+    NONE_STALLED,
+    Containers,
+    StalledContainer,
+    containers_of,
+)
 from common.cluster.interning import EMPTY, Interner
-from common.cluster.objects import Condition, Node, ObjectMeta, Pod, Volume
+from common.cluster.objects import Condition, ContainerStatus, Node, ObjectMeta, Pod, Volume
 from common.cluster.resources import NOTHING, PODS, Resources, amounts
 from common.cluster.shapes import PodShape, shape_of
 from common.cluster.tolerations import Taint
@@ -82,6 +88,10 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     owner: Owner | None = None
     owned: bool = False
     """Has an owner of any kind, a controller or not."""
+    running_containers: int | None = None
+    """How many containers run now; None where the kubelet has said nothing yet."""
+    stalled: tuple[StalledContainer, ...] = NONE_STALLED
+    """The containers that should run and do not, in the order of the spec."""
     shape: PodShape
 
     @property
@@ -103,6 +113,11 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def ready(self) -> bool:
         return self.ready_since_s is not None
+
+    @property
+    def is_running_nothing(self) -> bool:
+        """Its kubelet says that no container of it runs now; False where nothing is said."""
+        return self.running_containers == 0
 
     @property
     def mirror(self) -> bool:
@@ -141,6 +156,8 @@ def pod_record(pod: Pod, shared: Interner) -> PodRecord:
     meta, spec, status = pod.metadata, pod.spec, pod.status
     scheduled = _condition(status.conditions, "PodScheduled")
     ready = _condition(status.conditions, "Ready")
+    finished = status.phase in FINISHED_PHASES
+    containers = Containers(0) if finished else containers_of(spec, status)
     return PodRecord(
         namespace=shared.value(meta.namespace),
         name=meta.name,
@@ -157,6 +174,8 @@ def pod_record(pod: Pod, shared: Interner) -> PodRecord:
         unschedulable=scheduled is not None and scheduled.reason == "Unschedulable",
         owner=controller_of(meta, shared),
         owned=bool(meta.owner_references),
+        running_containers=containers.running,
+        stalled=shared.value(containers.stalled) if containers.stalled else NONE_STALLED,
         shape=shared.derived(_source(pod), lambda: shape_of(meta, spec, status)),
     )
 
@@ -171,13 +190,19 @@ def _source(pod: Pod) -> bytes:
     volumes = [v for v in pod.spec.volumes or () if replace(v, name="") != _NO_MATTER]
     spec = replace(pod.spec, node_name="", volumes=volumes)
     resized = (
-        status.container_statuses,
-        status.init_container_statuses,
+        _resized(status.container_statuses),
+        _resized(status.init_container_statuses),
         status.resources,
         status.allocated_resources,
         _condition(status.conditions, "PodResizePending"),
     )
     return _ENCODER.encode((pod.metadata.namespace, spec, resized))
+
+
+def _resized(statuses: Iterable[ContainerStatus] | None) -> list[ContainerStatus]:
+    """Return what in-place resizing reads; whether a container runs is no part of a shape."""
+    seen = (s for s in statuses or () if s.resources is not None)
+    return [s if s.state is None else replace(s, state=None) for s in seen]
 
 
 def controller_of(meta: ObjectMeta, shared: Interner) -> Owner | None:
