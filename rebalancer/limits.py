@@ -169,6 +169,18 @@ def max_reschedule_pods(start: Start) -> Refusal | None:
     return _full("MaxReschedulePods", count, limit, "pods of this cycle were or are being moved")
 
 
+def max_per_namespace(start: Start) -> Refusal | None:
+    """Count what a namespace has under way, and what it lost in this cycle already."""
+    limit, namespace = start.config.max_per_namespace, start.pod.namespace
+    if limit is None or start.purpose is not Purpose.LOAD:
+        return None
+    moved = [m for m in start.others if _same_cycle(m, start) and not m.open and took_place(m)]
+    found = [m for m in (*moved, *start.ahead) if m.namespace == namespace]
+    count = sum(purpose_of(m) is Purpose.LOAD for m in found)
+    what = f"pods of namespace {namespace} were moved in this cycle or are being moved"
+    return _full("MaxPerNamespace", count, limit, what)
+
+
 def max_in_flight_per_node(start: Start) -> Refusal | None:
     if start.purpose is not Purpose.LOAD:
         return None
@@ -229,6 +241,7 @@ LIMITS: Final[tuple[Rule, ...]] = (
     target_takes_pods,
     target_stays_under_its_ceilings,
     max_reschedule_pods,
+    max_per_namespace,
     max_in_flight_per_node,
     maintenance_parallelism,
     max_inbound_per_node,

@@ -31,8 +31,7 @@ from rebalancer.planner.instance import Floats
 from rebalancer.planner.limits import cut
 from rebalancer.planner.movable import Movable
 from rebalancer.planner.ordering import Step, settle
-from rebalancer.planner.planner import AXES
-from rebalancer.planner.problem import Problem
+from rebalancer.planner.problem import AXES, Problem
 from rebalancer.planner.replicas import Census
 from rebalancer.reasons import Refusal
 from rebalancer.strategies import Look

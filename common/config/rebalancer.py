@@ -212,6 +212,11 @@ class RebalancerConfiguration(Configuration):
     max_reschedule_pods: Count = Field(
         default=10, description="Pods moved per cycle; emptying a node is not bound by it."
     )
+    max_per_namespace: Count | None = Field(
+        default=None,
+        description="Pods of one namespace moved per cycle, those still under way included; "
+        "emptying a node is not bound by it. None means no limit.",
+    )
     excluded_namespaces: tuple[Namespace, ...] = Field(
         default=("kube-system", "kube-public"), description="Pods in these are never moved."
     )

@@ -325,6 +325,6 @@ def _rank(found: _Try) -> tuple[bool, float, int, bool]:
     return not found.met, found.left, len(found.moves), found.near
 
 
-def _worth(choice: Choice) -> tuple[float, int]:
+def _worth(choice: Choice) -> tuple[float, list[float], int]:
     removed, m, _ = choice
-    return round(removed, 6), -m.number
+    return round(removed, 6), [-part for part in m.cost], -m.number

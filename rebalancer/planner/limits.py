@@ -12,9 +12,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from common.cluster.records import NodeName, OwnerUid
-from rebalancer.evictability import Ledger
-from rebalancer.limits import at_once, replicas_of
+from common.cluster.migrations import MigrationRecord
+from common.cluster.records import OwnerUid
+from rebalancer.evictability import Ledger, Purpose
+from rebalancer.limits import at_once, purpose_of, replicas_of
 from rebalancer.planner.movable import Movable
 from rebalancer.planner.ordering import Step
 from rebalancer.planner.problem import Problem
@@ -30,18 +31,22 @@ class Running:
         self.settings: PlannerSettings = problem.demand.settings
         self.ledger = Ledger(problem.demand.budgets)
         self.for_load = 0
+        self.namespaces: Counter[str] = Counter()
+        """Moves for load, as those under way and those of this cycle."""
         self.sources: Counter[int] = Counter()
         self.targets: Counter[int] = Counter()
         self.workloads: Counter[OwnerUid] = Counter()
         self.sets: Counter[OwnerUid] = Counter()
         for record in () if alone else problem.snapshot.migrations.values():
             if record.open:
-                self._count_open(record.source, record.target, record.workload_uid)
+                self._count_open(record)
 
     def count(self, step: Step, sign: int) -> None:
         """Let a move run, or not after all."""
         m = step.m
-        self.for_load += 0 if m.maintenance else sign
+        if not m.maintenance:
+            self.for_load += sign
+            self.namespaces[m.pod.namespace] += sign
         self.sources[m.row] += sign
         self.targets[step.row] += sign
         workload = self.workload(m)
@@ -58,14 +63,16 @@ class Running:
     def replicas(self, m: Movable) -> int:
         return replicas_of(m.pod, self.problem.snapshot)
 
-    def _count_open(self, source: NodeName, target: NodeName, workload: OwnerUid) -> None:
+    def _count_open(self, record: MigrationRecord) -> None:
         rows = self.problem.row_of
-        if source in rows:
-            self.sources[rows[source]] += 1
-        if target in rows:
-            self.targets[rows[target]] += 1
-        if workload:
-            self.workloads[workload] += 1
+        if record.source in rows:
+            self.sources[rows[record.source]] += 1
+        if record.target in rows:
+            self.targets[rows[record.target]] += 1
+        if record.workload_uid:
+            self.workloads[record.workload_uid] += 1
+        if purpose_of(record) is Purpose.LOAD:
+            self.namespaces[record.namespace] += 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +85,11 @@ class Limit:
 
 def _per_cycle(running: Running, step: Step) -> bool:
     return step.m.maintenance or running.for_load < running.settings.max_moves
+
+
+def _per_namespace(running: Running, step: Step) -> bool:
+    limit, namespace = running.settings.max_per_namespace, step.m.pod.namespace
+    return step.m.maintenance or limit is None or running.namespaces[namespace] < limit
 
 
 def _per_source(running: Running, step: Step) -> bool:
@@ -112,6 +124,7 @@ def _within_budget(running: Running, step: Step) -> bool:
 
 LIMITS: tuple[Limit, ...] = (
     Limit("maxReschedulePods", _per_cycle),
+    Limit("maxPerNamespace", _per_namespace),
     Limit("maxInFlightPerNode", _per_source),
     Limit("maintenanceParallelism", _per_emptied_source),
     Limit("maxInboundPerNode", _per_target),

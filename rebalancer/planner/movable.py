@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Final
+
 import msgspec
 
 from common.cluster.records import OwnerUid, PodRecord
@@ -9,9 +12,16 @@ from common.cluster.snapshot import NodeView
 from common.contract import DELETION_COST
 from rebalancer.planner.instance import Floats
 
-Cost = tuple[float, float, float, float, float]
-"""Smaller is better: priority, what a restart takes, deletion cost, preferred affinity that
-is lost, and when it was moved last."""
+Cost = tuple[float, float, float, float, float, float]
+"""Smaller is better: priority, whether it stays within its request, what a restart takes,
+deletion cost, preferred affinity that is lost, and when it was moved last.
+
+What a tenant can write on its own pods comes after what they use: a high deletion cost must
+not send the pods of others, which keep to their requests, in place of one's own.
+"""
+
+WITHIN: Final = 1.01
+"""Times its request: a pod that uses no more keeps to it; samples are not more precise."""
 
 
 class Movable(msgspec.Struct, frozen=True, eq=False, kw_only=True):
@@ -35,15 +45,37 @@ class Movable(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         return self.pod.owner.uid if self.pod.owner is not None else None
 
     @property
+    def turn(self) -> tuple[float, float]:
+        """Who pays: lower priority goes first, then what uses more than it asked for."""
+        return self.cost[0], self.cost[1]
+
+    @property
     def stateful(self) -> bool:
         return self.pod.owner is not None and self.pod.owner.kind == "StatefulSet"
 
 
-def disruption(pod: PodRecord, there: NodeView, moved_s: float = 0.0) -> Cost:
+def keeps_to_its_request(pod: PodRecord, load: Floats, axes: Iterable[int]) -> bool:
+    """Tell whether a pod uses no more than it asked for of these resources.
+
+    A pod that asked for nothing uses more than that; the kubelet ranks by the same question
+    (exceedMemoryRequests in pkg/kubelet/eviction/helpers.go).
+    """
+    asked = (pod.requests.cpu_milli, pod.requests.mem_bytes)
+    return all(float(load[axis]) <= WITHIN * asked[axis] for axis in axes)
+
+
+def disruption(pod: PodRecord, there: NodeView, moved_s: float = 0.0, *, within: bool) -> Cost:
     """Return how much is lost by moving a pod, the weightier reasons first."""
     heavy = pod.owner is not None and pod.owner.kind == "StatefulSet"
     state = float(heavy) + float(bool(pod.shape.claims or pod.shape.ephemeral_claims))
-    return float(pod.shape.priority), state, _deletion_cost(pod), _preferred(pod, there), moved_s
+    return (
+        float(pod.shape.priority),
+        float(within),
+        state,
+        _deletion_cost(pod),
+        _preferred(pod, there),
+        moved_s,
+    )
 
 
 def _preferred(pod: PodRecord, there: NodeView) -> float:

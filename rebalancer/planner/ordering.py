@@ -195,8 +195,11 @@ def settle(
     return found, left_out
 
 
-def _urgency(problem: Problem, m: Movable) -> tuple[bool, float, float, int]:
-    """Sort by source, those to be emptied first, then the most loaded; large pods first."""
+def _urgency(problem: Problem, m: Movable) -> tuple[bool, float, float, tuple[float, float], int]:
+    """Sort by source, those to be emptied first, then the most loaded; large pods first.
+
+    Of equally large ones, those that use more than they asked for.
+    """
     level: Floats = 100.0 * problem.load[m.row] / problem.capacity[m.row]
     share = 100.0 * m.load / problem.capacity[m.row]
-    return not m.maintenance, -float(level.max()), -float(share.max()), m.number
+    return not m.maintenance, -float(level.max()), -float(share.max()), m.turn, m.number

@@ -16,7 +16,7 @@ from typing import Final
 
 from common.cluster.records import PodRecord
 from common.config import Strategy
-from rebalancer.goals import AtMost, Dimension
+from rebalancer.goals import AtMost, Goal
 from rebalancer.planner.bounds import lower_bound
 from rebalancer.planner.draft import Draft, Effort
 from rebalancer.planner.explain import Explainer, is_met, title
@@ -31,10 +31,11 @@ from rebalancer.planner.movable import Movable
 from rebalancer.planner.ordering import Step, settle
 from rebalancer.planner.partial import relieve_in_part
 from rebalancer.planner.plan import Level, Move, NodePlan, Plan
-from rebalancer.planner.problem import Demand, Problem
+from rebalancer.planner.problem import AXES, Demand, Problem
 from rebalancer.planner.relief import Policy, Relief, Result
 from rebalancer.planner.replicas import Census
 from rebalancer.planner.sequel import demand_after
+from rebalancer.planner.substitution import substitutes
 from rebalancer.reasons import Refusal
 
 POLICIES: Final = (
@@ -47,7 +48,6 @@ ATTEMPTS: Final = 4
 """Searches, each without the pods whose moves the last one had to leave out."""
 ROUNDS: Final = 4
 """Looks at the result of a plan that leaves goals unmet."""
-AXES: Final = {Dimension.CPU: CPU, Dimension.MEMORY: MEMORY}
 
 
 def make_plan(demand: Demand) -> Plan:
@@ -84,7 +84,7 @@ class _Planning:
     def plan(self) -> Plan:
         """Search, order, limit and explain."""
         problem = self._problem
-        chosen = self._pruned(self._prolonged(self._chosen()))
+        chosen = self._fair(self._pruned(self._prolonged(self._chosen())))
         draft = self._made(chosen)
         explainer = Explainer(problem, draft, chosen.dropped)
         unmet = explainer.unmet()
@@ -145,6 +145,40 @@ class _Planning:
             # Somebody needs the room or the company of one that would stay.
             spare = spare[: len(spare) // 2]
         return chosen
+
+    def _fair(self, chosen: _Chosen) -> _Chosen:
+        """Let those pods go first that use more than they asked for, if nothing is lost by it."""
+        draft = self._draft()
+        for step in chosen.steps:
+            draft.put(step.m, step.row)
+        fixed = {m for pair in self._swaps for m in pair} | self._last_resort
+        instead = substitutes(draft, fixed) if self._effort.left > 0 else {}
+        while instead:
+            found = self._substituted(chosen, draft, instead)
+            if found is not None:
+                return found
+            # One of them cannot be ordered: keep those that pay most for less.
+            instead = dict(list(instead.items())[: len(instead) // 2])
+        return chosen
+
+    def _substituted(
+        self, chosen: _Chosen, draft: Draft, instead: Mapping[Movable, Movable]
+    ) -> _Chosen | None:
+        staying = set(instead.values())
+        moves = {step.m: step.row for step in chosen.steps if step.m not in staying}
+        moves.update({m: draft.moves[m] for m in instead})
+        levelled = {m for m, other in instead.items() if other in self._levelled}
+        self._levelled |= levelled
+        found, met = self._ordered(moves), self._met(chosen)
+        if found.dropped or not met <= self._met(found):
+            self._levelled -= levelled
+            return None
+        found.dropped = {m: why for m, why in chosen.dropped.items() if m not in moves}
+        return found
+
+    def _met(self, chosen: _Chosen) -> set[Goal]:
+        draft = self._made(chosen)
+        return {goal for goal in self._problem.goals if is_met(goal, self._problem, draft)}
 
     def _spare(self, chosen: _Chosen) -> list[Movable]:
         """Return moves without which every goal is met and every level pool is level still."""

@@ -19,9 +19,9 @@ import numpy as np
 from common.cluster.records import NodeName, PodRecord, PodUid
 from common.cluster.snapshot import NodeView
 from rebalancer.evictability import Budgets, Purpose, lineage_of, past_of
-from rebalancer.goals import MARGIN, PRECISION, AtMost, Ceiling, Empty, Spread
-from rebalancer.planner.instance import Flags, Floats, Instance, Ints
-from rebalancer.planner.movable import Movable, disruption
+from rebalancer.goals import MARGIN, PRECISION, AtMost, Ceiling, Dimension, Empty, Spread
+from rebalancer.planner.instance import CPU, MEMORY, Flags, Floats, Instance, Ints
+from rebalancer.planner.movable import Movable, disruption, keeps_to_its_request
 from rebalancer.planner.settings import PlannerSettings
 from rebalancer.reasons import Refusal
 
@@ -32,6 +32,8 @@ Judge = Callable[[PodRecord, Purpose], tuple[Refusal, ...]]
 
 TOLERANCE: Final = 1e-7
 """Points by which sums of loads may be off and still count as equal."""
+
+AXES: Final = {Dimension.CPU: CPU, Dimension.MEMORY: MEMORY}
 
 LISTED: Final = 40_000
 """Beyond so many pods, only those that were looked at are listed in an instance."""
@@ -158,6 +160,14 @@ class Problem:
         """Return the goal that a node has for itself; to be emptied outweighs a ceiling."""
         return self._own_goals.get(self.nodes[row])
 
+    def axes_of(self, row: int) -> tuple[int, ...]:
+        """Return the resources that a node is short of by its goals; both where it has none."""
+        goal = self.goal_of(row)
+        if isinstance(goal, AtMost):
+            return tuple(AXES[dimension] for dimension in goal.broken)
+        compared = {AXES[s.dimension] for s in self.spreads if self.inside(s)[row]}
+        return tuple(sorted(compared)) or (CPU, MEMORY)
+
     def instance(self) -> Instance:
         """Return the problem as numbers only, with the pods that were looked at.
 
@@ -208,15 +218,17 @@ class Problem:
 
     def _movable(self, pod: PodRecord, row: int, there: NodeView) -> Movable:
         load = self.demand.look.load.load_of(pod)
+        used = np.array((load.cpu_milli, load.mem_bytes))
+        within = keeps_to_its_request(pod, used, self.axes_of(row))
         movable = Movable(
             number=len(self.pods),
             pod=pod,
             row=row,
-            load=np.array((load.cpu_milli, load.mem_bytes)),
+            load=used,
             cpu_milli=load.cpu_milli,
             mem_bytes=load.mem_bytes,
             maintenance=bool(self.empty[row]),
-            cost=disruption(pod, there, self._moved_s(pod)),
+            cost=disruption(pod, there, self._moved_s(pod), within=within),
         )
         self.pods.append(movable)
         return movable

@@ -36,7 +36,7 @@ class Policy:
     gentle: bool
     """Of equally large sets of pods, the one that disrupts least; otherwise the smallest.
 
-    Distance to the ceiling comes second to disruption, and before size.
+    Distance to the ceiling comes second to priority, and before the rest.
     """
     tight: bool
     """Of the nodes with room, the one with the least; otherwise the least loaded."""
@@ -223,10 +223,15 @@ class Relief:
         self.draft.effort.spend()
         row = pods[0].row
         weight = (loads / self.problem.capacity[row]).sum(axis=1)[found].sum(axis=1)
-        costs = np.array([m.cost for m in pods])[found].sum(axis=1).T[::-1]
+        # Sorted by the last key first: priority, then whether the node would be near its ceiling
+        # again (what returns costs another eviction), then the rest of what moving costs.
+        *costs, priority = np.array([m.cost for m in pods])[found].sum(axis=1).T[::-1]
         left = self.draft.load[row] - loads[found].sum(axis=1)
         near = (left > self.problem.aim[row]).any(axis=1)
-        keys = (weight, near, *costs) if self.policy.gentle else (*costs, weight, near)
+        if self.policy.gentle:
+            keys = (weight, *costs, near, priority)
+        else:
+            keys = (*costs, priority, weight, near)
         order = np.lexsort(keys)[:most]
         return [tuple(pods[i] for i in found[s]) for s in order]
 

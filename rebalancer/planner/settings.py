@@ -25,6 +25,8 @@ class PlannerSettings:
     """Next best targets that a move names."""
     max_moves: int = 10
     """For load, in one cycle."""
+    max_per_namespace: int | None = None
+    """For load, in one cycle and under way; no limit by default."""
     max_in_flight_per_node: int = 2
     max_inbound_per_node: int = 5
     maintenance_parallelism: int = 5
@@ -35,6 +37,7 @@ class PlannerSettings:
         return cls(
             min_gain=config.min_gain,
             max_moves=config.max_reschedule_pods,
+            max_per_namespace=config.max_per_namespace,
             max_in_flight_per_node=config.max_in_flight_per_node,
             max_inbound_per_node=config.max_inbound_per_node,
             maintenance_parallelism=config.maintenance_parallelism,

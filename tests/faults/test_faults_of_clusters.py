@@ -628,6 +628,23 @@ async def test_a_stranger_cannot_have_a_replacement_moved_on_within_the_hour(
     assert len(loop.witness.evicted) == 1
 
 
+async def test_a_namespace_loses_no_more_in_a_cycle_than_it_may_over_a_restart(
+    tmp_path: Path,
+) -> None:
+    settings: dict[str, Any] = {"maxPerNamespace": 1, "reschedulingInterval": "1h"}
+    async with closed_loop(tmp_path, WEB) as loop:
+        pods = (await loop.until_ready("web", 4))[:2]
+        async with loop.rebalancer(**settings):
+            await loop.until_ended(loop.plan(pods[0], other_than(pods[0]), planId="mine"))
+        async with loop.rebalancer(**settings) as health:
+            name = loop.plan(pods[1], other_than(pods[1]), planId="other", **soon(loop))
+            await loop.until_says(name, "BudgetChecked", "MaxPerNamespace")
+            await loop.until_ended(name)
+            assert await figure(health, "limits_total", limit="MaxPerNamespace") == 1
+    assert loop.outcomes() == ["AsPlanned", "DeadlineExceeded"]
+    assert len(loop.witness.evicted) == 1
+
+
 async def test_strangers_cannot_have_more_moved_in_one_interval_than_is_allowed(
     tmp_path: Path,
 ) -> None:

@@ -162,7 +162,7 @@ def migration_of(given: Row) -> Migration:
     uid = given.get("uid", f"uid-{name}")
     controller = given.get("controller", f"rs-{name}") if kind else None
     spec = MigrationSpec(
-        pod=PodRef(namespace="default", name=name, uid=uid),
+        pod=PodRef(namespace=given.get("namespace", "default"), name=name, uid=uid),
         controller=_ref(kind, controller),
         workload=_ref("Deployment", given.get("workload", controller)),
         replacement_name=given.get("replacement_name", ""),

@@ -30,6 +30,7 @@ REBALANCER: dict[str, Any] = LOAD | {
     "enabledStrategies": ["LoadBalancing", "ResourceOptimization"],
     "imbalanceThreshold": 20.0,
     "maxReschedulePods": 10,
+    "maxPerNamespace": None,
     "excludedNamespaces": ["kube-system", "kube-public"],
     "excludedPodSelector": "",
     "podSelector": "",

@@ -1,0 +1,122 @@
+"""Who pays where several pods would do: the last look at a plan that is otherwise made.
+
+The search takes the pods that bring a node closest to its goal, and of equal ones those whose
+move costs least. But a little more or less load is no help where the goal is met either way.
+So each move is given to another pod of its node that comes before it, by priority and by
+whether it uses more than it asked for, as long as no goal is missed that was met, none is met
+more narrowly, and the number of evictions stays the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+import numpy as np
+
+from rebalancer.goals import MARGIN, PRECISION, AtMost, Empty, Goal, Spread
+from rebalancer.planner.draft import Draft
+from rebalancer.planner.explain import gap, is_met
+from rebalancer.planner.guarding import guards
+from rebalancer.planner.instance import Floats
+from rebalancer.planner.movable import Movable
+from rebalancer.planner.problem import TOLERANCE, Problem
+
+CANDIDATES: Final = 8
+"""Pods that are tried in place of one, the least costly first."""
+TARGETS: Final = 3
+"""Nodes that each of them is tried on: where the other one went, then the least loaded."""
+
+Grade = tuple[int, float]
+"""How well a goal is met: with distance, at all, or by how many points it is missed."""
+
+
+def substitutes(draft: Draft, fixed: Collection[Movable]) -> dict[Movable, Movable]:
+    """Change the draft; return for each pod that goes now the one that stays in its place."""
+    found: dict[Movable, Movable] = {}
+    if not _anybody(draft, fixed):
+        return found
+    goals = (*draft.problem.goals, *_level(draft))
+    for m in sorted(draft.moves, key=lambda m: (m.turn, m.number), reverse=True):
+        if m in fixed or m.maintenance:
+            continue
+        other = _replaced(draft, m, goals)
+        if other is not None:
+            found[other] = m
+    return found
+
+
+def _anybody(draft: Draft, fixed: Collection[Movable]) -> bool:
+    return any(_candidates(draft, m) for m in draft.moves if m not in fixed and not m.maintenance)
+
+
+def _candidates(draft: Draft, m: Movable) -> list[Movable]:
+    pods = [q for q in draft.problem.movables(m.row) if q not in draft.moves and q.turn < m.turn]
+    return sorted(pods, key=lambda q: (q.cost, abs(float(q.load[0] - m.load[0])), q.number))
+
+
+def _replaced(draft: Draft, m: Movable, goals: Iterable[Goal]) -> Movable | None:
+    """Let another pod go in place of this one, if one can."""
+    stated = tuple(goals)
+    before, worst = _grades(stated, draft), _worst(draft)
+    candidates = _candidates(draft, m)[:CANDIDATES]
+    if not candidates:
+        return None
+    home = draft.take_out(m)
+    for q in candidates:
+        for row in _targets(draft, q, home):
+            draft.put(q, row)
+            # A node that is worse than any now would have the whole plan refused.
+            fine = _worst(draft) <= worst + TOLERANCE and _no_worse(before, stated, draft)
+            if fine:
+                return q
+            draft.take_out(q)
+    draft.put(m, home)
+    return None
+
+
+def _targets(draft: Draft, q: Movable, home: int) -> list[int]:
+    if draft.effort.left <= 0:
+        return []
+    mask = draft.targets(q)
+    rows = np.flatnonzero(mask)
+    level = np.maximum(*draft.joined(q).T)[rows]
+    ranked = [int(row) for row in rows[np.argsort(level, kind="stable")] if row != home]
+    return [*([home] if mask[home] else []), *ranked][:TARGETS]
+
+
+def _level(draft: Draft) -> list[Goal]:
+    """Return the pools that are level with the plan, and have to stay so."""
+    return [goal for goal in guards(draft.problem) if is_met(goal, draft.problem, draft)]
+
+
+def _grades(goals: Iterable[Goal], draft: Draft) -> list[Grade]:
+    return [_grade(goal, draft.problem, draft) for goal in goals]
+
+
+def _no_worse(before: list[Grade], goals: tuple[Goal, ...], draft: Draft) -> bool:
+    return all(now >= then for now, then in zip(_grades(goals, draft), before, strict=True))
+
+
+def _grade(goal: Goal, problem: Problem, draft: Draft) -> Grade:
+    """Return 2 for a goal that is met with some distance, 1 if at all, 0 with what is missing."""
+    if isinstance(goal, Empty):
+        return int(is_met(goal, problem, draft)), 0.0
+    over, distance = _over(goal, problem, draft)
+    if over > PRECISION + TOLERANCE:
+        return 0, -round(over, 6)
+    return (2 if over <= -distance else 1), 0.0
+
+
+def _over(goal: AtMost | Spread, problem: Problem, draft: Draft) -> tuple[float, float]:
+    """Return the points by which a goal is missed, and those that plans keep from it."""
+    if isinstance(goal, Spread):
+        return gap(goal, problem, draft.load) - goal.points, 2 * MARGIN
+    row = problem.row_of[goal.node]
+    over = 100.0 * draft.load[row] / problem.capacity[row] - problem.ceiling[row]
+    return float(over.max()), MARGIN
+
+
+def _worst(draft: Draft) -> float:
+    known: Floats = draft.percent()[draft.problem.gives | draft.problem.takes]
+    return float(known.max(initial=0.0))
