@@ -6,6 +6,10 @@ case the last one counts. Decoding tries the exact names in one pass first; what
 not fit is read again with folded keys, and only that second reading decides what is wrong.
 The pod and the nodes inside are ordinary API objects in camelCase.
 
+A null is absent (`common.null_json`), also as an element of a list: a node, a name or a victim
+that is null is left out of the question and so out of the answer, where kube-scheduler would
+follow the nil pointer and crash (pkg/scheduler/extender.go, convertToVictims).
+
 Whatever the bytes are, reading them gives a value or raises `BadRequest`.
 """
 
@@ -19,8 +23,9 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from common.cluster.interning import Interner
-from common.cluster.objects import Pod, Wire
+from common.cluster.objects import ObjectMeta, Pod, Wire
 from common.cluster.records import NodeName, PodRecord, PodUid, pod_record
+from common.null_json import JsonDecoder
 from extender.asking import AskedPod, Victims
 from extender.errors import BadRequest, Reason, UnreadablePod
 
@@ -72,7 +77,13 @@ class _MetaPod(Struct, forbid_unknown_fields=True, gc=False):
 
 
 class _FullPod(Wire):
-    metadata: _PodMeta
+    metadata: _PodMeta = field(default_factory=_PodMeta)
+
+
+class _WholePod(Pod):
+    """A pod of which a client may leave everything out."""
+
+    metadata: ObjectMeta = field(default_factory=ObjectMeta)
 
 
 _Count = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
@@ -96,14 +107,15 @@ _ARGS: Final = msgspec.json.Decoder(_Args)
 _PREEMPTION_ARGS: Final = msgspec.json.Decoder(_PreemptionArgs)
 _OBJECT: Final = msgspec.json.Decoder(dict[str, Raw])
 _NAMES: Final = msgspec.json.Decoder(list[str])
+_NULLABLE_NAMES: Final = msgspec.json.Decoder(list[str | None])
 _ITEMS: Final = msgspec.json.Decoder(_Items)
-_NODE_HEAD: Final = msgspec.json.Decoder(_NodeHead)
-_POD_HEAD: Final = msgspec.json.Decoder(_PodHead)
-_POD: Final = msgspec.json.Decoder(Pod)
+_NODE_HEAD: Final = JsonDecoder(_NodeHead)
+_POD_HEAD: Final = JsonDecoder(_PodHead)
+_POD: Final = JsonDecoder(_WholePod)
 _VICTIM_PODS: Final = msgspec.json.Decoder(list[Raw] | None)
-_FULL_POD: Final = msgspec.json.Decoder(_FullPod)
-_UID: Final = msgspec.json.Decoder(str)
-_COUNT: Final = msgspec.json.Decoder(_Count)
+_FULL_POD: Final = JsonDecoder(_FullPod)
+_UID: Final = msgspec.json.Decoder(str | None)
+_COUNT: Final = msgspec.json.Decoder(_Count | None)
 
 
 class Question(NamedTuple):
@@ -112,7 +124,7 @@ class Question(NamedTuple):
     pod: Raw
     names: Sequence[str]
     names_json: bytes
-    """The names as they came; empty if nodes came instead."""
+    """The names as they came, without nulls; empty if nodes came instead."""
     items: Sequence[Raw] | None
     """The nodes as they came, if nodes came."""
 
@@ -199,11 +211,12 @@ def read_question(body: bytes, lists: NameLists) -> Question:
     pod, nodes, names = _args(body)
     _need_pod(pod)
     if names != _NULL:
+        names = _without_nulls(names)
         return Question(pod, lists.read(names), names, None)
-    if bytes(nodes) == _NULL:
+    if _is_null(nodes):
         raise BadRequest(Reason.NO_NODES, "neither NodeNames nor Nodes are given")
     _need_utf8(body)
-    items = _decoded(_ITEMS, nodes, "Nodes").items or ()
+    items = [item for item in _decoded(_ITEMS, nodes, "Nodes").items or () if not _is_null(item)]
     heads = [_decoded(_NODE_HEAD, item, f"Nodes.items[{i}]") for i, item in enumerate(items)]
     return Question(pod, [head.metadata.name for head in heads], b"", items)
 
@@ -216,6 +229,14 @@ def _args(body: bytes) -> tuple[Raw, Raw, bytes]:
         names = bytes(folded.get("nodenames", none))
         return folded.get("pod", none), folded.get("nodes", none), names
     return args.pod, args.nodes, bytes(args.node_names)
+
+
+def _without_nulls(names: bytes) -> bytes:
+    """Return a list of names as it came, unless there is a null among them."""
+    if _NULL not in names:  # a name may have that in it
+        return names
+    found = _decoded(_NULLABLE_NAMES, names, "NodeNames")
+    return msgspec.json.encode([n for n in found if n is not None]) if None in found else names
 
 
 def read_preemption(body: bytes) -> Preemption:
@@ -240,9 +261,9 @@ def _preemption_slowly(body: bytes) -> Preemption:
     pod = folded.get("pod", none)
     _need_pod(pod)
     short, long = folded.get("nodenametometavictims", none), folded.get("nodenametovictims", none)
-    if bytes(short) != _NULL:
+    if not _is_null(short):
         return Preemption(pod, _victims(short, "NodeNameToMetaVictims", _short_uid))
-    if bytes(long) != _NULL:
+    if not _is_null(long):
         return Preemption(pod, _victims(long, "NodeNameToVictims", _long_uid))
     raise BadRequest(
         Reason.NO_NODES, "neither NodeNameToMetaVictims nor NodeNameToVictims are given"
@@ -253,23 +274,33 @@ def _victims(data: Raw, where: str, uid: Callable[[Raw, str], PodUid]) -> dict[s
     found: dict[str, Victims] = {}
     for name, raw in _decoded(_OBJECT, data, where).items():
         here = f"{where}.{name}"
+        if _is_null(raw):
+            continue
         folded = _folded(raw, here)
         pods = _decoded(_VICTIM_PODS, folded.get("pods", _NULL), f"{here}.Pods") or ()
-        violations = _decoded(_COUNT, folded.get("numpdbviolations", b"0"), here)
-        found[name] = Victims([uid(pod, f"{here}.Pods") for pod in pods], violations)
+        uids = [uid(pod, f"{here}.Pods") for pod in pods if not _is_null(pod)]
+        named = [each for each in uids if each]
+        # A node of whose victims none is left must not look like one that needs none.
+        if named or not pods:
+            violations = _decoded(_COUNT, folded.get("numpdbviolations", _NULL), here) or 0
+            found[name] = Victims(named, violations)
     return found
 
 
 def _short_uid(data: Raw, where: str) -> PodUid:
-    return PodUid(_decoded(_UID, _folded(data, where).get("uid", _NULL), f"{where}.UID"))
+    return PodUid(_decoded(_UID, _folded(data, where).get("uid", _NULL), f"{where}.UID") or "")
 
 
 def _long_uid(data: Raw, where: str) -> PodUid:
     return PodUid(_decoded(_FULL_POD, data, where).metadata.uid)
 
 
+def _is_null(data: Raw) -> bool:
+    return bytes(data) == _NULL
+
+
 def _need_pod(data: Raw) -> None:
-    if bytes(data) == _NULL:
+    if _is_null(data):
         raise BadRequest(Reason.NO_POD, "no Pod is given")
 
 
@@ -285,7 +316,7 @@ def _folded(data: bytes | Raw, where: str) -> dict[str, Raw]:
     return {key.casefold(): value for key, value in _decoded(_OBJECT, data, where).items()}
 
 
-def _decoded(decoder: msgspec.json.Decoder[T], data: bytes | Raw, where: str) -> T:
+def _decoded(decoder: msgspec.json.Decoder[T] | JsonDecoder[T], data: bytes | Raw, where: str) -> T:
     try:
         return decoder.decode(data)
     except msgspec.ValidationError as error:

@@ -1,8 +1,9 @@
 """The shape of Kubernetes' objects on the wire: only the fields that Evenkeel reads.
 
 Everything else is skipped by the decoder without being built. Every field has a default,
-because the API server leaves out what is empty, and `null` is allowed where Go marshals
-a nil pointer or slice. These values live only between the decoder and the records.
+because the API server leaves out what is empty. A `null` is absent (`common.null_json`);
+fields that say `None` here are those for which Go marshals a nil pointer or slice, and
+are decoded in one pass. These values live only between the decoder and the records.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from common.cluster.selector_objects import (
     WireNodeSelector,
 )
 from common.cluster.tolerations import Taint, Toleration
+
+Quantities = dict[str, str | int | float]
+"""Amounts by resource; Quantity.UnmarshalJSON of apimachinery takes bare numbers too."""
 
 
 class Wire(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=True, gc=False):
@@ -76,7 +80,7 @@ class ContainerImage(Wire):
 
 
 class NodeStatus(Wire):
-    allocatable: dict[str, str] | None = None
+    allocatable: Quantities | None = None
     conditions: list[Condition] | None = None
     addresses: list[NodeAddress] | None = None
     images: list[ContainerImage] | None = None
@@ -89,8 +93,8 @@ class Node(Object):
 
 
 class ResourceRequirements(Wire):
-    requests: dict[str, str] | None = None
-    limits: dict[str, str] | None = None
+    requests: Quantities | None = None
+    limits: Quantities | None = None
 
 
 class ContainerPort(Wire):
@@ -243,7 +247,7 @@ class PodSpec(Wire):
     host_users: bool | None = None
     containers: list[Container] = msgspec.field(default_factory=list)
     init_containers: list[Container] | None = None
-    overhead: dict[str, str] | None = None
+    overhead: Quantities | None = None
     resources: ResourceRequirements | None = None
     node_selector: dict[str, str] | None = None
     affinity: Affinity | None = None
@@ -275,7 +279,7 @@ class ContainerStatus(Wire):
     name: str = ""
     state: ContainerState | None = None
     resources: ResourceRequirements | None = None
-    allocated_resources: dict[str, str] | None = None
+    allocated_resources: Quantities | None = None
 
 
 class PodStatus(Wire):
@@ -286,7 +290,7 @@ class PodStatus(Wire):
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
     resources: ResourceRequirements | None = None
-    allocated_resources: dict[str, str] | None = None
+    allocated_resources: Quantities | None = None
 
 
 class Pod(Object):

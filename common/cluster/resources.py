@@ -64,7 +64,7 @@ def is_scalar(name: str) -> bool:
     return "/" in name and not name.startswith("requests.")
 
 
-def amounts(wire: Mapping[str, str] | None) -> Amounts:
+def amounts(wire: Mapping[str, str | float] | None) -> Amounts:
     """Parse a resource list into thousandths."""
     return {name: quantity.exact_milli(text) for name, text in wire.items()} if wire else {}
 
@@ -147,7 +147,7 @@ def _of_container(
 
 
 def _effective(
-    wanted: Amounts, states: Iterable[Mapping[str, str] | None], *, infeasible: bool
+    wanted: Amounts, states: Iterable[Mapping[str, str | float] | None], *, infeasible: bool
 ) -> Amounts:
     """Return the largest of wanted, actuated and allocated; an infeasible wish does not count."""
     largest: Amounts = {} if infeasible else dict(wanted)

@@ -181,7 +181,7 @@ def _beta_class(meta: ObjectMeta) -> str:
     return (meta.annotations or {}).get(_BETA_CLASS, "")
 
 
-def _storage_milli(amounts: Mapping[str, str] | None) -> int:
+def _storage_milli(amounts: Mapping[str, str | float] | None) -> int:
     text = (amounts or {}).get("storage")
     return quantity.exact_milli(text) if text is not None else 0
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from common.cluster.objects import Object, ResourceRequirements, Wire
+from common.cluster.objects import Object, Quantities, ResourceRequirements, Wire
 from common.cluster.selector_objects import LabelSelector, WireNodeSelector
 
 
@@ -48,7 +48,7 @@ class VolumeSpec(Wire):
     claim_ref: ClaimReference | None = None
     storage_class_name: str = ""
     access_modes: tuple[str, ...] | None = None
-    capacity: dict[str, str] | None = None
+    capacity: Quantities | None = None
     volume_mode: str | None = None
     volume_attributes_class_name: str | None = None
     csi: CsiSource | None = None

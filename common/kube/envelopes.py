@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 import msgspec
 
 from common.kube.errors import Malformed
+from common.null_json import UNDECODABLE, JsonDecoder
 
 
 class Metadata(Protocol):
@@ -35,13 +36,10 @@ class WireObject(Protocol):
 
 T = TypeVar("T", bound=WireObject)
 
-# What msgspec raises for bytes that are not JSON, not UTF-8, not the type, or too deep.
-UNDECODABLE: Final = (ValueError, RecursionError)
-
 
 class _ListMeta(msgspec.Struct, rename="camel"):
-    resource_version: str = ""
-    token: str = msgspec.field(default="", name="continue")
+    resource_version: str | None = None
+    token: str | None = msgspec.field(default=None, name="continue")
 
 
 # `items` has no default: an answer without it is no list, and must not empty a cache.
@@ -72,7 +70,7 @@ class _AnyObject(msgspec.Struct):
 
 _RAW_PAGE: Final = msgspec.json.Decoder(_RawPage)
 _EVENT: Final = msgspec.json.Decoder(_Event)
-_ANY_OBJECT: Final = msgspec.json.Decoder(_AnyObject)
+_ANY_OBJECT: Final = JsonDecoder(_AnyObject)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +118,7 @@ class ObjectDecoder(Generic[T]):
     """Decodes objects of one type, alone or by the page."""
 
     def __init__(self, type_: type[T]) -> None:
-        self._one: msgspec.json.Decoder[T] = msgspec.json.Decoder(type_)
+        self._one = JsonDecoder(type_)
         # Any: mypy takes no variable as a type argument
         whole: Any = _Page[type_]  # type: ignore[valid-type]
         self._whole: msgspec.json.Decoder[_Page[T]] = msgspec.json.Decoder(whole)
@@ -131,7 +129,8 @@ class ObjectDecoder(Generic[T]):
             page = self._whole.decode(body)
         except UNDECODABLE:
             return self._page_one_by_one(body)
-        return Page(page.metadata.resource_version, page.metadata.token, page.items or [], [])
+        meta = page.metadata
+        return Page(meta.resource_version or "", meta.token or "", page.items or [], [])
 
     def one(self, raw: msgspec.Raw) -> T | Broken:
         """Return an object, or what can be said about it if it makes no sense."""
@@ -147,8 +146,8 @@ class ObjectDecoder(Generic[T]):
             raise Malformed(f"the answer is not a list: {error}") from error
         found = [self.one(raw) for raw in page.items or ()]
         return Page(
-            page.metadata.resource_version,
-            page.metadata.token,
+            page.metadata.resource_version or "",
+            page.metadata.token or "",
             [one for one in found if not isinstance(one, Broken)],
             [one for one in found if isinstance(one, Broken)],
         )

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from common.cluster.objects import Pod
 from simulator import build
 from tests.support.extender_service import (
     REFUSED,
@@ -25,8 +26,8 @@ from tests.support.extender_service import (
     preemption_args,
     running,
     score,
-    strictly,
 )
+from tests.support.null_fields import full, nulled, paths
 
 FILTER_KEYS = ["NodeNames", "FailedNodes", "FailedAndUnresolvableNodes", "Error"]
 
@@ -211,9 +212,51 @@ class TestPreempt:
         self, service: Service, key: str, victims: Json | None
     ) -> None:
         question = preemption_args({}, NodeNameToMetaVictims=None) | {key: {"a": victims}}
-        answer = await service.post("preempt", go_json(question))
-        assert answer.status_code == 400
-        assert strictly(answer.content)["reason"] == "WrongType"
+        assert await service.ask("preempt", question) == {"NodeNameToMetaVictims": {}}
+
+
+class TestNull:
+    """On the wire null is absent; none is ever sent back."""
+
+    @pytest.mark.parametrize("verb", ["filter", "prioritize"])
+    async def test_any_part_of_the_pod_may_be_null(self, service: Service, verb: str) -> None:
+        pod = full(Pod)
+        pod["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "1", "memory": 5}
+        for path in paths(pod):
+            question = args(*MIXED) | {"Pod": nulled(pod, path)}
+            answer = await service.post(verb, go_json(question))
+            assert answer.status_code == 200, path
+
+    async def test_null_names_are_left_out(self, service: Service) -> None:
+        question = args("a") | {"NodeNames": ["a", None, "null", "closed-1", None]}
+        answer = await service.ask("filter", question)
+        assert answer["NodeNames"] == ["a", "null"]
+        assert list(answer["FailedAndUnresolvableNodes"]) == ["closed-1"]
+        open_ones = question | {"NodeNames": [None, "a", None]}
+        assert (await service.ask("filter", open_ones))["NodeNames"] == ["a"]
+        assert [each["Host"] for each in await service.ask("prioritize", open_ones)] == ["a"]
+
+    async def test_null_nodes_are_left_out(self, service: Service) -> None:
+        question = full_args("a", "closed-1")
+        question["Nodes"]["items"] += [None]
+        question["Nodes"]["items"][0] |= {"status": None, "spec": None}
+        question["Nodes"]["items"][0]["metadata"] |= {"labels": None}
+        answer = await service.ask("filter", question)
+        assert [node["metadata"]["name"] for node in answer["Nodes"]["items"]] == ["a"]
+        assert len(await service.ask("prioritize", question)) == 2
+
+    @pytest.mark.parametrize("key", ["NodeNameToMetaVictims", "NodeNameToVictims"])
+    async def test_null_victims_are_left_out(self, service: Service, key: str) -> None:
+        pod = {"UID": "u"} if key == "NodeNameToMetaVictims" else {"metadata": {"uid": "u"}}
+        candidates = {
+            "a": {"Pods": [None, pod, None], "NumPDBViolations": None},
+            "b": None,
+            "c": {"Pods": [None]},
+            "d": {"Pods": [{"UID": None, "metadata": None}, {}], "NumPDBViolations": 1},
+        }
+        question = preemption_args({}, NodeNameToMetaVictims=None) | {key: candidates}
+        expected = {"a": {"Pods": [{"UID": "u"}], "NumPDBViolations": 0}}
+        assert await service.ask("preempt", question) == {"NodeNameToMetaVictims": expected}
 
 
 def lower(question: Any, depth: int) -> Any:
