@@ -86,6 +86,9 @@ class Observer:
         self._samples = metrics.counter(
             "usage_samples_total", "Rounds of measurements that were taken.", ("result",)
         )
+        self._skipped = metrics.counter(
+            "usage_entries_skipped_total", "Measurements of a node or a pod that made no sense."
+        )
         self._took = metrics.gauge(
             "usage_sample_timestamp_seconds", "When usage was last read, as seconds of Unix time."
         )
@@ -162,11 +165,16 @@ class Observer:
         """Take a round of measurements in; tell whether there was one."""
         try:
             sample = await source.sample()
+            snapshot, now_s = self.reader.state.snapshot(), self._clock.now()
+            await self._in_turn(book.observe, sample, snapshot, now_s, self._breathe)
         except UsageError as error:
             self._failed(error)
             return False
-        snapshot, now_s = self.reader.state.snapshot(), self._clock.now()
-        await self._in_turn(book.observe, sample, snapshot, now_s, self._breathe)
+        except Exception as error:  # whatever a source says must not end the program
+            log.exception("usage not taken in", source=source.name)
+            self._failed(UsageError(f"{source.name}: {type(error).__name__}: {error}"))
+            return False
+        self._skipped.inc(sample.skipped)
         self._samples.labels("taken").inc()
         self._took.set(now_s)
         self._sampled.set()

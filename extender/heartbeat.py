@@ -35,6 +35,7 @@ from common.kube.errors import Conflict, KubeError, NotFound
 from common.kube.resources import LEASES, Resource
 from common.kube.timestamps import micro_time, parse_time
 from common.metrics import Metrics
+from common.null_json import UNDECODABLE
 from extender.guides import Guides
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
@@ -246,7 +247,7 @@ class Heartbeat:
         """Remove the Leases of extenders that died without a word."""
         try:
             await within(self._clock, self._settings.call_s, self._remove_stale())
-        except (KubeError, TimeoutError, msgspec.DecodeError) as error:
+        except (KubeError, TimeoutError, *UNDECODABLE) as error:
             self._log.warning("old leases not removed", error=str(error))
 
     async def _remove_stale(self) -> None:

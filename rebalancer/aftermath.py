@@ -31,6 +31,7 @@ from common.kube.errors import KubeError, NotFound
 from common.kube.resources import MIGRATIONS, Resource
 from common.load import LoadView, NodeLoad
 from common.metrics import Metrics
+from common.null_json import UNDECODABLE, JsonDecoder
 from common.observer import Belief
 from rebalancer.choosing import nodes_of
 from rebalancer.migration.announcing import Announcer, EventRecorder
@@ -136,7 +137,7 @@ class Aftermath:
         self._every_s = every_s
         self._done: set[str] = set()
         self._began_s = clock.now()
-        self._decoder = msgspec.json.Decoder(Migration)
+        self._decoder = JsonDecoder(Migration)
         self._errors = metrics.histogram(
             "prediction_error_points",
             "Points between predicted and measured utilisation of the nodes of a move.",
@@ -187,7 +188,7 @@ class Aftermath:
             predicted = await self._predicted(migration)
             if predicted is not None:
                 await self._record(migration, predicted, actual)
-        except (NotFound, msgspec.DecodeError) as error:
+        except (NotFound, *UNDECODABLE) as error:
             log.warning("aftermath not told", migration=migration.name, error=str(error))
         except KubeError as error:
             log.warning("aftermath not told yet", migration=migration.name, error=str(error))

@@ -25,6 +25,7 @@ from common.clock import Clock
 from common.cluster.storage import LeaseRecord
 from common.contract import EXTENDER_LEASE_PREFIX, FILTER_CALLS, LOAD_SETTINGS, SEEN_MIGRATIONS
 from common.kube.timestamps import parse_time
+from common.null_json import UNDECODABLE
 from rebalancer.reasons import Refusal
 
 LIVE_S: Final = 15.0
@@ -243,8 +244,12 @@ def _replica(lease: LeaseRecord) -> Replica:
     )
 
 
+_DIGITS: Final = 20
+"""Of a resourceVersion, which is an unsigned number of 64 bits."""
+
+
 def _version(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() else None
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else None
 
 
 class _Call(msgspec.Struct):
@@ -259,5 +264,5 @@ def _callers(text: str) -> Mapping[str, Caller]:
     try:
         found = _CALLS.decode(text)
         return {name: Caller(parse_time(call.last), call.share) for name, call in found.items()}
-    except (msgspec.DecodeError, ValueError):
+    except UNDECODABLE:
         return {}

@@ -17,7 +17,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-import msgspec
 import structlog
 
 from common.clock import Clock, within
@@ -38,6 +37,7 @@ from common.kube.errors import Conflict, KubeError, NotFound
 from common.kube.events import ObjectRef
 from common.kube.resources import NODES
 from common.metrics import Metrics
+from common.null_json import JsonDecoder
 from rebalancer.maintenance_progress import Kind, Progress, predicted_peak, progress
 from rebalancer.migration.announcing import EventRecorder
 from rebalancer.planner import Plan
@@ -55,7 +55,7 @@ HAND: Final = f"{PRODUCT}-rebalancer"
 """Who stands in the annotation of a node that we cordoned."""
 
 _OURS: Final = (CORDONED_BY, MAINTENANCE_PROGRESS, MAINTENANCE_PODS)
-_DECODER: Final = msgspec.json.Decoder(Node)
+_DECODER: Final = JsonDecoder(Node)
 
 
 class Maintenance:

@@ -174,7 +174,7 @@ def _belongs(pod: PodRecord) -> bool:
 
 def _remembered(node: NodeView) -> int:
     text = node.node.annotations.get(MAINTENANCE_PODS, "")
-    return int(text) if text.isascii() and text.isdecimal() else 0
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
 
 
 def _labelled(snapshot: Snapshot, name: NodeName) -> bool:

@@ -37,6 +37,7 @@ from common.contract import COMPLETION_INDEX, PREDICTED_USE
 from common.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from common.kube.resources import MIGRATIONS, Resource
 from common.metrics import Metrics
+from common.null_json import UNDECODABLE, JsonDecoder
 from common.observer import Belief
 from rebalancer.migration.names import replacement_name
 from rebalancer.planner import Level, Move
@@ -178,7 +179,7 @@ class MigrationWriter:
 
     def __init__(self, client: MigrationClient, metrics: Metrics) -> None:
         self._client = client
-        self._decoder = msgspec.json.Decoder(Migration)
+        self._decoder = JsonDecoder(Migration)
         self._shared = Interner()
         self._total = metrics.counter(
             "migrations_written_total", "Migrations that plans asked for.", ("result",)
@@ -205,7 +206,7 @@ class MigrationWriter:
             made = self._decoder.decode(await self._client.create(MIGRATIONS, body))
         except AlreadyExists:
             return Answer(Written.EXISTS)
-        except (KubeError, msgspec.DecodeError) as error:
+        except (KubeError, *UNDECODABLE) as error:
             pod = f"{spec.pod.namespace}/{spec.pod.name}"
             log.warning("migration not written", pod=pod, plan_id=spec.plan_id, error=str(error))
             return Answer(Written.FAILED)

@@ -19,6 +19,7 @@ from common.cluster.interning import Interner
 from common.cluster.objects import Object
 from common.cluster.records import NodeName, OwnerUid, PodUid, seconds
 from common.contract import API_VERSION, PREDICTED_USE
+from common.null_json import UNDECODABLE
 
 _CLOSED: Final = frozenset({"Completed", "Failed"})
 
@@ -190,7 +191,7 @@ def read_prediction(annotations: Mapping[str, str]) -> Uses | None:
     """Return what was predicted; None if nobody did, or if it makes no sense."""
     try:
         return msgspec.json.decode(annotations.get(PREDICTED_USE, ""), type=Uses)
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         return None
 
 

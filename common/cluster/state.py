@@ -47,7 +47,15 @@ from common.cluster.storage_objects import (
     PersistentVolumeClaim,
     StorageClass,
 )
-from common.cluster.tables import NodeTable, Oddity, PodTable, Seating, Table, WorkloadTable
+from common.cluster.tables import (
+    NodeTable,
+    Oddity,
+    PodTable,
+    Seating,
+    Table,
+    WorkloadTable,
+    ignore,
+)
 from common.cluster.workloads import (
     BudgetRecord,
     WorkloadRecord,
@@ -61,14 +69,10 @@ from common.cluster.workloads import (
 )
 
 
-def _ignore(_kind: str, _key: str, _cause: str) -> None:
-    """Nobody asked to be told."""
-
-
 class ClusterState:
     """Every kind's table, and the photograph of all of them."""
 
-    def __init__(self, oddity: Oddity = _ignore) -> None:
+    def __init__(self, oddity: Oddity = ignore) -> None:
         self._version = 0
         self._photograph: Snapshot | None = None
         self.shared: Final = Interner()
@@ -76,41 +80,47 @@ class ClusterState:
         self._workloads: Shelf[OwnerUid, WorkloadRecord] = Shelf()
         shared, changed, uids = self.shared, self._changed, self._workloads
         self.nodes: Final = NodeTable(self._seating, shared, changed, oddity)
-        self.pods: Final = PodTable(self._seating, shared, changed)
+        self.pods: Final = PodTable(self._seating, shared, changed, oddity)
         self.deployments: Final = WorkloadTable[Deployment](
-            deployment_record, shared, changed, uids
+            deployment_record, shared, changed, oddity, uids
         )
         self.replica_sets: Final = WorkloadTable[ReplicaSet](
-            replica_set_record, shared, changed, uids
+            replica_set_record, shared, changed, oddity, uids
         )
         self.stateful_sets: Final = WorkloadTable[StatefulSet](
-            stateful_set_record, shared, changed, uids
+            stateful_set_record, shared, changed, oddity, uids
         )
-        self.daemon_sets: Final = WorkloadTable[DaemonSet](daemon_set_record, shared, changed, uids)
-        self.jobs: Final = WorkloadTable[Job](job_record, shared, changed, uids)
+        self.daemon_sets: Final = WorkloadTable[DaemonSet](
+            daemon_set_record, shared, changed, oddity, uids
+        )
+        self.jobs: Final = WorkloadTable[Job](job_record, shared, changed, oddity, uids)
         self.replication_controllers: Final = WorkloadTable[ReplicationController](
-            replication_controller_record, shared, changed, uids
+            replication_controller_record, shared, changed, oddity, uids
         )
         self.budgets: Final = Table[PodDisruptionBudget, BudgetRecord](
-            budget_record, shared, changed
+            budget_record, shared, changed, oddity
         )
         self.namespaces: Final = Table[Namespace, NamespaceRecord](
-            namespace_record, shared, changed
+            namespace_record, shared, changed, oddity
         )
         self.claims: Final = Table[PersistentVolumeClaim, ClaimRecord](
-            claim_record, shared, changed
+            claim_record, shared, changed, oddity
         )
-        self.volumes: Final = Table[PersistentVolume, VolumeRecord](volume_record, shared, changed)
+        self.volumes: Final = Table[PersistentVolume, VolumeRecord](
+            volume_record, shared, changed, oddity
+        )
         self.storage_classes: Final = Table[StorageClass, StorageClassRecord](
-            storage_class_record, shared, changed
+            storage_class_record, shared, changed, oddity
         )
-        self.csi_nodes: Final = Table[CSINode, CsiNodeRecord](csi_node_record, shared, changed)
+        self.csi_nodes: Final = Table[CSINode, CsiNodeRecord](
+            csi_node_record, shared, changed, oddity
+        )
         self.priority_classes: Final = Table[PriorityClass, PriorityClassRecord](
-            priority_class_record, shared, changed
+            priority_class_record, shared, changed, oddity
         )
-        self.leases: Final = Table[Lease, LeaseRecord](lease_record, shared, changed)
+        self.leases: Final = Table[Lease, LeaseRecord](lease_record, shared, changed, oddity)
         self.migrations: Final = Table[Migration, MigrationRecord](
-            migration_record, shared, changed
+            migration_record, shared, changed, oddity
         )
 
     @property

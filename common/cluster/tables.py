@@ -2,12 +2,18 @@
 
 A table understands events in any order across kinds: a pod may come before its node or
 its owner, and a node may go before its pods. Repeated events change nothing.
+
+An object that cannot be parsed, whatever the reason, is refused with a ValueError before
+anything has changed. A listener that fails is told about and left alone: neither one object
+nor one listener keeps the others from being read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Final, Generic, TypeVar
+
+import structlog
 
 from common.cluster.interning import Interner
 from common.cluster.objects import Node, Object, Pod
@@ -27,6 +33,8 @@ from common.cluster.snapshot import NodeView
 from common.cluster.workloads import WorkloadRecord
 from common.kube.envelopes import key_of
 
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
 W = TypeVar("W", bound=Object)
 R = TypeVar("R")
 
@@ -37,15 +45,24 @@ Oddity = Callable[[str, str, str], None]
 """Told about (kind, key, cause) of objects that are kept but make no sense."""
 
 
+def ignore(_kind: str, _key: str, _cause: str) -> None:
+    """Take no notice of an oddity."""
+
+
 class Table(Generic[W, R]):
     """Records of one kind by `namespace/name`."""
 
     def __init__(
-        self, parse: Callable[[W, Interner], R], shared: Interner, changed: Changed
+        self,
+        parse: Callable[[W, Interner], R],
+        shared: Interner,
+        changed: Changed,
+        oddity: Oddity = ignore,
     ) -> None:
         self._parse = parse
         self._shared = shared
         self._changed = changed
+        self._oddity = oddity
         self._listeners: list[Listener[R]] = []
         self.records: Final[Shelf[str, R]] = Shelf()
 
@@ -54,7 +71,14 @@ class Table(Generic[W, R]):
         self._listeners.append(listener)
 
     def upsert(self, wire: W) -> None:
-        self._put(key_of(wire.metadata), self._parse(wire, self._shared))
+        """Take in an object; raise ValueError if it cannot be parsed."""
+        try:
+            record = self._parse(wire, self._shared)
+        except ValueError:
+            raise
+        except Exception as error:
+            raise ValueError(f"{type(error).__name__}: {error}") from error
+        self._put(key_of(wire.metadata), record)
 
     def delete(self, wire: W) -> None:
         self.forget(key_of(wire.metadata))
@@ -63,7 +87,7 @@ class Table(Generic[W, R]):
         old = self.records.pop(key)
         if old is not None:
             self._replaced(old, None)
-            self._tell(old, None)
+            self._tell(key, old, None)
 
     def keys(self) -> Iterable[str]:
         return iter(self.records)
@@ -74,12 +98,17 @@ class Table(Generic[W, R]):
             return
         self.records.put(key, new)
         self._replaced(old, new)
-        self._tell(old, new)
+        self._tell(key, old, new)
 
-    def _tell(self, old: R | None, new: R | None) -> None:
+    def _tell(self, key: str, old: R | None, new: R | None) -> None:
         self._changed()
         for listener in self._listeners:
-            listener(old, new)
+            try:
+                listener(old, new)
+            except Exception:
+                kind = type(old if new is None else new).__name__.removesuffix("Record")
+                self._oddity(kind, key, "ListenerFailed")
+                log.exception("change not taken in", kind=kind, object=key)
 
     def _replaced(self, old: R | None, new: R | None) -> None:
         """Keep what is derived from the records in step; nothing is, here."""
@@ -93,9 +122,10 @@ class WorkloadTable(Table[W, WorkloadRecord]):
         parse: Callable[[W, Interner], WorkloadRecord],
         shared: Interner,
         changed: Changed,
+        oddity: Oddity,
         by_uid: Shelf[OwnerUid, WorkloadRecord],
     ) -> None:
-        super().__init__(parse, shared, changed)
+        super().__init__(parse, shared, changed, oddity)
         self._by_uid = by_uid
 
     def _replaced(self, old: WorkloadRecord | None, new: WorkloadRecord | None) -> None:
@@ -194,9 +224,8 @@ class NodeTable(Table[Node, NodeRecord]):
     def __init__(
         self, seating: Seating, shared: Interner, changed: Changed, oddity: Oddity
     ) -> None:
-        super().__init__(node_record, shared, changed)
+        super().__init__(node_record, shared, changed, oddity)
         self._seating = seating
-        self._oddity = oddity
 
     def _replaced(self, old: NodeRecord | None, new: NodeRecord | None) -> None:
         name = new.name if new is not None else old.name if old is not None else UNBOUND
@@ -208,8 +237,10 @@ class NodeTable(Table[Node, NodeRecord]):
 class PodTable(Table[Pod, PodRecord]):
     """Pods, with the indices over them."""
 
-    def __init__(self, seating: Seating, shared: Interner, changed: Changed) -> None:
-        super().__init__(pod_record, shared, changed)
+    def __init__(
+        self, seating: Seating, shared: Interner, changed: Changed, oddity: Oddity
+    ) -> None:
+        super().__init__(pod_record, shared, changed, oddity)
         self._seating = seating
         self.by_uid: Final[Shelf[PodUid, PodRecord]] = Shelf()
         self.pending: Final[Shelf[PodUid, PodRecord]] = Shelf()

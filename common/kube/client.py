@@ -20,7 +20,8 @@ from kubernetes.aio.client.api_client import ApiClient
 
 from common import __version__
 from common.clock import Clock
-from common.kube.errors import KubeconfigError, KubeError, Malformed, Unreachable
+from common.http_body import MIB, BodyError, BodyTooLarge, read_body, read_start
+from common.kube.errors import KubeconfigError, KubeError, Malformed, TooLarge, Unreachable
 from common.kube.kubeconfig import Identity, Login, log_in
 from common.kube.lines import LineSplitter
 from common.kube.resources import Resource
@@ -31,6 +32,14 @@ Params = Mapping[str, str | int]
 
 REQUEST_LIMIT_S: Final = 30.0
 CONNECT_LIMIT_S: Final = 10.0
+MAX_OBJECT_BYTES: Final = 16 * MIB
+"""The largest object or watch event that is read.
+
+etcd takes requests of 1.5 MiB (--max-request-bytes), and JSON spells a byte with up to six
+(`\\u0000`), so an object comes to 9 MiB at most.
+"""
+_REFUSAL_BYTES: Final = 64 << 10
+"""Of an answer that says no, only the beginning is of interest."""
 _JSON: Final = "application/json"
 
 
@@ -95,8 +104,9 @@ class KubeClient:
         body: Any = None,  # whatever msgspec can encode
         content_type: str = _JSON,
         timeout_s: float | None = None,
+        max_bytes: int = MAX_OBJECT_BYTES,
     ) -> bytes:
-        """Send one request and return the body of the answer."""
+        """Send one request and return the body of the answer; raise TooLarge beyond a size."""
         limit = aiohttp.ClientTimeout(
             total=timeout_s or REQUEST_LIMIT_S, sock_connect=CONNECT_LIMIT_S
         )
@@ -104,13 +114,20 @@ class KubeClient:
         response = await self._send(_Call(method, path, params, data, content_type, limit))
         with translated(self.server):
             async with response:
-                return await response.read()
+                return await self._body(response, max_bytes)
 
     async def get(
-        self, path: str, *, params: Params | None = None, timeout_s: float | None = None
+        self,
+        path: str,
+        *,
+        params: Params | None = None,
+        timeout_s: float | None = None,
+        max_bytes: int = MAX_OBJECT_BYTES,
     ) -> bytes:
         """Read an object, a list or anything else that the server serves."""
-        return await self.request("GET", path, params=params, timeout_s=timeout_s)
+        return await self.request(
+            "GET", path, params=params, timeout_s=timeout_s, max_bytes=max_bytes
+        )
 
     async def create(
         self,
@@ -189,7 +206,9 @@ class KubeClient:
             response.close()
 
     async def _lines(self, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
-        splitter = LineSplitter()
+        if _encoding(response) not in ("", "identity"):
+            raise Malformed(f"{self.server} packed a stream though it was asked not to")
+        splitter = LineSplitter(MAX_OBJECT_BYTES)
         chunks = response.content.iter_any()
         while True:
             with translated(self.server):
@@ -198,13 +217,18 @@ class KubeClient:
                 break
             for line in splitter.feed(chunk):
                 yield line
+            if splitter.overlong:
+                raise TooLarge(
+                    f"{self.server} sent an event of more than {MAX_OBJECT_BYTES // MIB} MiB"
+                )
         if splitter.mid_line:
             raise Unreachable(f"{self.server} ended a stream in the middle of a line")
 
     async def _send(self, call: _Call) -> aiohttp.ClientResponse:
         """Return the answer if it is a yes; a refused token is renewed and tried once more."""
         response, identity = await self._send_once(call)
-        if response.status == 401 and await self._renewed(response, identity):
+        if response.status == 401 and await self._login.renew(identity):
+            response.release()
             response, _ = await self._send_once(call)
         if 200 <= response.status < 300 and response.content_type != "text/html":
             return response
@@ -245,10 +269,13 @@ class KubeClient:
         session: aiohttp.ClientSession = self._api.rest_client.pool_manager
         return session
 
-    async def _renewed(self, response: aiohttp.ClientResponse, identity: Identity) -> bool:
-        with translated(self.server):
-            await response.read()  # stays readable, should there be no other identity
-        return await self._login.renew(identity)
+    async def _body(self, response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
+        try:
+            return await read_body(response.content.iter_any(), _encoding(response), max_bytes)
+        except BodyTooLarge as error:
+            raise TooLarge(f"{self.server}: {error}") from error
+        except BodyError as error:
+            raise Malformed(f"{self.server}: {error}") from error
 
     async def _follow_certificate(self) -> None:
         """Open a new pool when the client certificate has changed."""
@@ -262,7 +289,8 @@ class KubeClient:
     async def _refusal(self, response: aiohttp.ClientResponse) -> KubeError:
         with translated(self.server):
             async with response:
-                body = await response.read()
+                chunks, encoding = response.content.iter_any(), _encoding(response)
+                body = await read_start(chunks, encoding, _REFUSAL_BYTES)
         if response.status < 300:
             said = shortened(body.decode("utf-8", "replace"))
             return Malformed(f"{self.server} answered with a web page, not as an API: {said}")
@@ -270,10 +298,15 @@ class KubeClient:
         return status_error(response.status, body, retry_after_s=wait_s)
 
 
+def _encoding(response: aiohttp.ClientResponse) -> str:
+    return response.headers.get("Content-Encoding", "").strip().lower()
+
+
 def _open_pool(login: Login) -> ApiClient:
     # The proxy is decided by the login; retries are the business of the callers.
     login.configuration.retries = None
-    login.configuration.client_session_kwargs = {"trust_env": False}
+    # Unpacking is ours too: aiohttp's has no limit.
+    login.configuration.client_session_kwargs = {"trust_env": False, "auto_decompress": False}
     try:
         api = ApiClient(login.configuration)
     except (OSError, ValueError) as error:

@@ -9,6 +9,7 @@ above `common.kube` catches them.
     │   ├── TimedOut             nothing came within the limit
     │   └── Untrusted            the server's certificate is not signed by our CA
     ├── Malformed                an answer that is not what the API promises
+    │   └── TooLarge             an answer that is larger than we read
     └── ApiError                 the server said no
         ├── BadRequest           400
         ├── Unauthorized         401
@@ -60,6 +61,10 @@ class Untrusted(Unreachable):
 
 class Malformed(KubeError):
     """The answer is not what the API promises."""
+
+
+class TooLarge(Malformed):
+    """The answer, or a line of it, is larger than what is read of one."""
 
 
 class ApiError(KubeError):

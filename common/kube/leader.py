@@ -42,6 +42,7 @@ from common.kube.errors import Conflict, KubeError, Malformed, NotFound, TimedOu
 from common.kube.resources import LEASES, Resource
 from common.kube.timestamps import micro_time
 from common.metrics import Metrics
+from common.null_json import UNDECODABLE, JsonDecoder
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -200,7 +201,7 @@ class Elector:
         self._clock = clock
         self._rng = rng
         self._log = log.bind(lease=f"{namespace}/{name}", identity=identity)
-        self._decoder = msgspec.json.Decoder(Lease)
+        self._decoder = JsonDecoder(Lease)
         self._seen = Sighting()
         self._leads_until_s = _NEVER
         self._leading = asyncio.Event()
@@ -360,7 +361,7 @@ class Elector:
             return self._decoder.decode(await within(self._clock, limit_s, call))
         except TimeoutError as error:
             raise TimedOut(f"no answer about the lease within {limit_s:g} s") from error
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise Malformed(f"not a Lease: {error}") from error
 
     def _see(self, lease: Lease | None) -> None:

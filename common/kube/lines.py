@@ -2,7 +2,7 @@
 
 A watch is one JSON object a line, and an object may be larger than any buffer. Pieces are
 only collected until their newline comes and joined once, so a line costs its length and
-not the square of it.
+not the square of it. A line that grows beyond a limit is not collected any further.
 """
 
 from __future__ import annotations
@@ -11,8 +11,15 @@ from __future__ import annotations
 class LineSplitter:
     """Collects chunks and gives back whole lines, without newlines and empty lines."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
         self._pieces: list[bytes] = []
+        self._size = 0
+
+    @property
+    def overlong(self) -> bool:
+        """Tell whether the line that has begun is longer than it may be; it is lost then."""
+        return self._size > self._limit
 
     @property
     def mid_line(self) -> bool:
@@ -27,9 +34,13 @@ class LineSplitter:
             return []
         lines = [b"".join((*self._pieces, first)), *others[:-1]]
         self._pieces.clear()
+        self._size = 0
         self._keep(others[-1])
         return [line for line in lines if line]
 
     def _keep(self, piece: bytes) -> None:
-        if piece:
+        self._size += len(piece)
+        if self.overlong:
+            self._pieces.clear()
+        elif piece:
             self._pieces.append(piece)

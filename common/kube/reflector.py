@@ -20,6 +20,7 @@ from typing import Final, Generic, Protocol, TypeVar
 import structlog
 
 from common.clock import Clock, within
+from common.http_body import MIB
 from common.kube.backoff import Backoff
 from common.kube.client import KubeClient, Params
 from common.kube.envelopes import (
@@ -41,6 +42,7 @@ from common.kube.errors import (
     Malformed,
     ServerError,
     TimedOut,
+    TooLarge,
     TooManyRequests,
     Unauthorized,
     Unreachable,
@@ -55,6 +57,13 @@ T_contra = TypeVar("T_contra", bound=WireObject, contravariant=True)
 
 # A server that asks for more than this is mistaken, or does not want us at all.
 _LONGEST_RETRY_AFTER_S: Final = 300.0
+MAX_PAGE_BYTES: Final = 64 * MIB
+"""The largest page of a list that is read; one that is larger is asked for in smaller pages.
+
+Five hundred objects are a few megabytes, unless somebody makes them large on purpose.
+"""
+_TOLD: Final = 500
+"""Characters of an error that are kept and logged; it may quote the object."""
 _CHANGES: Final = ("ADDED", "MODIFIED", "DELETED")
 _EVENT_TYPES: Final = (*_CHANGES, "BOOKMARK")
 _SKIP_CAUSES: Final = ("undecodable", "nonsense")
@@ -120,6 +129,7 @@ class ReflectorSettings:
 class _Listing:
     """A list that may be interrupted between pages and taken up again."""
 
+    page_size: int
     token: str = ""
     version: str = ""
     seen: set[str] = field(default_factory=set)
@@ -156,7 +166,7 @@ class Reflector(Generic[T]):
         self._version = ""
         self._listed = False
         self._must_list = True
-        self._listing = _Listing()
+        self._listing = _Listing(settings.page_size)
         self._heard_at = clock.monotonic()
         self._heard_something = asyncio.Event()
         self._trouble = ""
@@ -200,7 +210,7 @@ class Reflector(Generic[T]):
         except Exception:
             # The sink may have taken half of an event: only a list makes it whole again.
             self._must_list = True
-            self._listing = _Listing()
+            self._listing = _Listing(self._settings.page_size)
             self._figures.error("Unexpected")
             log.exception("reflector failed", kind=self.resource.kind)
             return self._backoff.next_s()
@@ -208,7 +218,10 @@ class Reflector(Generic[T]):
     async def _list(self) -> None:
         listing = self._listing
         while True:
-            page = self._decoder.page(await self._client.get(self._path, params=self._page()))
+            body = await self._page_body(listing)
+            if body is None:
+                continue
+            page = self._decoder.page(body)
             self._apply_page(page, listing)
             listing.version = listing.version or page.version
             listing.token = page.token
@@ -216,10 +229,23 @@ class Reflector(Generic[T]):
                 break
         self._finish(listing)
 
-    def _page(self) -> Params:
+    async def _page_body(self, listing: _Listing) -> bytes | None:
+        """Read the next page; None if it was too large and a smaller one has to be asked for."""
+        params = self._page(listing)
+        try:
+            return await self._client.get(self._path, params=params, max_bytes=MAX_PAGE_BYTES)
+        except TooLarge:
+            if listing.page_size == 1:
+                raise
+            listing.page_size = max(1, listing.page_size // 4)
+            kind, size = self.resource.kind, listing.page_size
+            log.info("list is read in smaller pages", kind=kind, page_size=size)
+            return None
+
+    def _page(self, listing: _Listing) -> Params:
         # No resourceVersion: a consistent read, never older than what we already know.
-        params = self._settings.selection() | {"limit": self._settings.page_size}
-        return params | {"continue": self._listing.token} if self._listing.token else params
+        params = self._settings.selection() | {"limit": listing.page_size}
+        return params | {"continue": listing.token} if listing.token else params
 
     def _apply_page(self, page: Page[T], listing: _Listing) -> None:
         for obj in page.objects:
@@ -238,7 +264,7 @@ class Reflector(Generic[T]):
         for key in [key for key in self._sink.keys() if key not in listing.seen]:  # noqa: SIM118
             self._sink.forget(key)
         self._complaints = {k: v for k, v in self._complaints.items() if k in listing.skipped}
-        self._listing = _Listing()
+        self._listing = _Listing(self._settings.page_size)
         self._version = listing.version
         self._must_list = False
         self._listed = True
@@ -330,6 +356,7 @@ class Reflector(Generic[T]):
         """Count and tell an object that cannot be used; its old version must not live on."""
         self._figures.skipped[cause].inc()
         self._sink.forget(key)
+        why = why[:_TOLD]
         if self._complaints.get(key) != why:
             self._complaints[key] = why
             log.warning("object skipped", kind=self.resource.kind, object=key, error=why)
@@ -358,7 +385,7 @@ class Reflector(Generic[T]):
         if not _keeps_history(error):
             self._must_list = True
         if not isinstance(error, (Unreachable, TooManyRequests, ServerError)):
-            self._listing = _Listing()
+            self._listing = _Listing(self._settings.page_size)
         pause_s = self._pause_s(error)
         self._tell(error, pause_s)
         return pause_s

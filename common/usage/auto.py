@@ -21,6 +21,7 @@ from common.cluster.records import NodeRecord
 from common.kube.client import KubeClient
 from common.kube.errors import KubeError, NotFound, ServerError
 from common.kube.resources import NODE_METRICS, POD_METRICS
+from common.null_json import UNDECODABLE
 from common.usage.metrics_server import MetricsServerSource
 from common.usage.prometheus import PrometheusSettings, PrometheusSource
 from common.usage.requests import RequestsSource
@@ -84,7 +85,7 @@ async def _metrics_are_served(client: KubeClient) -> tuple[bool, str]:
         found = _RESOURCES.decode(await client.get(_API))
     except NotFound:
         return False, f"the cluster does not serve {_API}"
-    except (KubeError, msgspec.MsgspecError) as error:
+    except (KubeError, *UNDECODABLE) as error:
         # kube-aggregator's word for a registered API whose server is away (handler_proxy.go).
         if isinstance(error, ServerError) and error.status == 503:
             return True, f"{_API} is registered but does not answer"

@@ -4,7 +4,7 @@ A `timestamp` is the end of the window that a figure is the average of (k8s.io/m
 pkg/apis/metrics/v1beta1/types.go), cut to whole seconds on the wire; so a window never
 seems to begin later than it did. An entry that makes no sense is skipped, and its node or
 pod counts as not measured: one broken entry must not blind us to all others. A list that
-cannot be had or read fails the whole round.
+cannot be had or read, or is larger than `MAX_LIST_BYTES`, fails the whole round.
 """
 
 from __future__ import annotations
@@ -19,17 +19,27 @@ import msgspec
 import structlog
 
 from common.breathing import Breathe, go_on
+from common.cluster.objects import Quantities
 from common.cluster.quantity import milli, whole
 from common.cluster.records import NodeName
+from common.http_body import MIB
 from common.kube.client import KubeClient
 from common.kube.errors import KubeError
 from common.kube.resources import NODE_METRICS, POD_METRICS, Resource
+from common.null_json import UNDECODABLE, JsonDecoder
 from common.usage.source import Sample, SourceKind, Usage, UsageError
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 K = TypeVar("K", bound=str)
 
+MAX_LIST_BYTES: Final = 256 * MIB
+"""The list cannot be paged, and metrics-server copies the pods' labels into it.
+
+150,000 pods with a kilobyte each come to 150 MiB.
+"""
+_LONGEST_SPAN: Final = 64
+_LONGEST_PLAIN: Final = 18
 _Stamp = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
@@ -39,14 +49,14 @@ class _Meta(msgspec.Struct):
 
 
 class _Container(msgspec.Struct):
-    usage: dict[str, str]
+    usage: Quantities
 
 
 class _NodeMetrics(msgspec.Struct):
     metadata: _Meta
     timestamp: _Stamp
     window: str
-    usage: dict[str, str]
+    usage: Quantities
 
 
 class _PodMetrics(msgspec.Struct):
@@ -60,9 +70,14 @@ class _List(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
 
 
+class _Named(msgspec.Struct):
+    metadata: _Meta
+
+
 _LIST: Final = msgspec.json.Decoder(_List)
-_NODE: Final = msgspec.json.Decoder(_NodeMetrics)
-_POD: Final = msgspec.json.Decoder(_PodMetrics)
+_NODE: Final = JsonDecoder(_NodeMetrics)
+_POD: Final = JsonDecoder(_PodMetrics)
+_NAMED: Final = JsonDecoder(_Named)
 
 # Go's time.Duration.String: 1m0.5s, 15.2s, 900ms.
 _SPAN: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ns|us|µs|μs|ms|s|m|h))+", re.ASCII)
@@ -86,21 +101,22 @@ class MetricsServerSource:
         self._skipped: dict[str, int] = {}
 
     async def sample(self) -> Sample:
-        return Sample(
-            nodes=await self._measured(NODE_METRICS, read_node),
-            pods=await self._measured(POD_METRICS, read_pod),
-        )
+        nodes = await self._measured(NODE_METRICS, read_node)
+        pods = await self._measured(POD_METRICS, read_pod)
+        return Sample(nodes=nodes, pods=pods, skipped=sum(self._skipped.values()))
 
     async def _measured(
         self, resource: Resource, read: Callable[[msgspec.Raw], tuple[K, Usage]]
     ) -> Mapping[K, Usage]:
         try:
-            body = await self._client.get(resource.path(), timeout_s=self._timeout_s)
+            body = await self._client.get(
+                resource.path(), timeout_s=self._timeout_s, max_bytes=MAX_LIST_BYTES
+            )
             # Tens of megabytes in a large cluster: too much for the loop to wait for.
             found, errors = await asyncio.to_thread(_read_all, body, read, self._breathe)
         except KubeError as error:
             raise _failed(resource, error) from error
-        except msgspec.MsgspecError as error:
+        except UNDECODABLE as error:
             raise _failed(resource, f"the answer makes no sense: {error}") from error
         self._tell_skipped(resource.kind, errors)
         return found
@@ -136,19 +152,27 @@ def _read_all(
         try:
             key, usage = read(raw)
             found[key] = usage
-        except ValueError as error:  # msgspec's and quantity's errors are ValueErrors
-            errors.append(str(error))
+        except (*UNDECODABLE, ArithmeticError) as error:
+            errors.append(f"{_name(raw)}: {error}")
     return found, errors
+
+
+def _name(raw: msgspec.Raw) -> str:
+    try:
+        meta = _NAMED.decode(raw).metadata
+    except UNDECODABLE:
+        return "without a readable name"
+    return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
 
 
 def _usage(item: _NodeMetrics | _PodMetrics, cpu_milli: float, mem_bytes: float) -> Usage:
     return Usage(cpu_milli, mem_bytes, item.timestamp.timestamp(), span_s(item.window))
 
 
-def _amounts(usage: Mapping[str, str]) -> tuple[float, float]:
+def _amounts(usage: Quantities) -> tuple[float, float]:
     if "cpu" not in usage or "memory" not in usage:
         raise ValueError("cpu and memory are not both measured")
-    return _cpu_milli(usage["cpu"]), _mem_bytes(usage["memory"])
+    return _cpu_milli(str(usage["cpu"])), _mem_bytes(str(usage["memory"]))
 
 
 # Measurements hardly ever repeat: sent through the cached parser they would drive out the
@@ -165,13 +189,14 @@ def _mem_bytes(text: str) -> float:
 
 
 def _is_plain(digits: str, text: str) -> bool:
-    return digits != text and digits.isascii() and digits.isdigit()
+    known = digits != text and len(digits) <= _LONGEST_PLAIN
+    return known and digits.isascii() and digits.isdigit()
 
 
 def span_s(text: str) -> float:
     """Return the seconds of a Go duration; raise ValueError if it is none."""
-    if not _SPAN.fullmatch(text):
-        raise ValueError(f"{text!r} is not a window of time")
+    if len(text) > _LONGEST_SPAN or not _SPAN.fullmatch(text):
+        raise ValueError(f"{text[:_LONGEST_SPAN]!r} is not a window of time")
     return sum(float(count) * _SPAN_UNITS[unit] for count, unit in _SPAN_PART.findall(text))
 
 

@@ -17,23 +17,31 @@ import asyncio
 import ssl
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from math import isfinite
 from pathlib import Path
-from typing import Final, Self, TypeVar
+from typing import Final, NamedTuple, Self, TypeVar
 
 import httpx
 import msgspec
+import structlog
 
 from common import __version__
 from common.breathing import Breathe, go_on
 from common.clock import Clock, within
 from common.cluster.records import NodeRecord
+from common.http_body import MIB, BodyError, read_body
+from common.null_json import UNDECODABLE, JsonDecoder
 from common.usage.node_names import NodeNames
 from common.usage.source import Sample, SourceKind, Usage, UsageError
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 K = TypeVar("K", bound=str)
 Labels = Mapping[str, str]
 
+MAX_ANSWER_BYTES: Final = 64 * MIB
+"""Of one query; a series takes 150 bytes, and a cluster has one for each pod."""
 _CONTAINER: Final = '{container!="",container!="POD",pod!=""}'
 _BUSY: Final = '{mode!~"idle|iowait|steal"}'
 
@@ -107,6 +115,11 @@ class Series(msgspec.Struct, frozen=True):
     value: tuple[float, str]
 
 
+class _Reply(NamedTuple):
+    status: int
+    body: bytes
+
+
 class _Data(msgspec.Struct):
     resultType: str  # noqa: N815 - the name on the wire
     result: msgspec.Raw
@@ -118,8 +131,9 @@ class _Answer(msgspec.Struct):
     error: str = ""
 
 
-_ANSWER: Final = msgspec.json.Decoder(_Answer)
-_VECTOR: Final = msgspec.json.Decoder(list[Series])
+_ANSWER: Final = JsonDecoder(_Answer)
+_VECTOR: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_SERIES: Final = JsonDecoder(Series)
 _SCALAR: Final = msgspec.json.Decoder(tuple[float, str])
 
 
@@ -140,9 +154,11 @@ class PrometheusSource:
         self._nodes = nodes
         self._clock = clock
         self._breathe = breathe
+        self._skipped: dict[str, int] = {}
         self._http = httpx.AsyncClient(
             verify=_trust(settings),
-            headers={"User-Agent": f"evenkeel/{__version__}"},
+            # Unpacking is ours: httpx' has no limit.
+            headers={"User-Agent": f"evenkeel/{__version__}", "Accept-Encoding": "gzip"},
             timeout=None,  # each query as a whole has a limit instead
         )
 
@@ -156,10 +172,9 @@ class PrometheusSource:
         at_s = await self._server_time()
         names = NodeNames(self._nodes(), self._settings.node_label)
         asked = self._settings.queries
-        return Sample(
-            nodes=await self._measured("node", asked.of_nodes(), names.find, at_s),
-            pods=await self._measured("pod", asked.of_pods(), pod_key, at_s),
-        )
+        nodes = await self._measured("node", asked.of_nodes(), names.find, at_s)
+        pods = await self._measured("pod", asked.of_pods(), pod_key, at_s)
+        return Sample(nodes=nodes, pods=pods, skipped=sum(self._skipped.values()))
 
     async def _measured(
         self,
@@ -189,45 +204,62 @@ class PrometheusSource:
         data = await self._ask(query, at_s)
         try:
             # Tens of megabytes in a large cluster: too much for the loop to wait for.
-            return await asyncio.to_thread(_by_key, data, key_of, self._breathe)
-        except ValueError as error:  # msgspec's errors are ValueErrors
+            read = partial(_by_key, data, key_of, self._breathe)
+            found, errors = await asyncio.to_thread(read)
+        except UNDECODABLE as error:
             raise _nonsense(query, error) from error
+
+        self._tell_skipped(query, errors)
+        return found
+
+    def _tell_skipped(self, query: str, errors: list[str]) -> None:
+        if errors and len(errors) != self._skipped.get(query):
+            log.warning("series skipped", query=query, count=len(errors), error=errors[0])
+        self._skipped[query] = len(errors)
 
     async def _server_time(self) -> float:
         data = await self._ask("time()", None)
         try:
             if data.resultType == "scalar":
                 return _SCALAR.decode(data.result)[0]
-            return _VECTOR.decode(data.result)[0].value[0]
-        except (ValueError, IndexError) as error:
+            return _SERIES.decode(_VECTOR.decode(data.result)[0]).value[0]
+        except (*UNDECODABLE, IndexError) as error:
             raise _nonsense("time()", error) from error
 
     async def _ask(self, query: str, at_s: float | None) -> _Data:
         answer = await self._post(query, at_s)
         try:
-            found = _ANSWER.decode(answer.content)
-        except msgspec.MsgspecError as error:
-            if answer.status_code != httpx.codes.OK:
-                raise UsageError(f"prometheus: HTTP {answer.status_code} for {query}") from error
+            found = _ANSWER.decode(answer.body)
+        except UNDECODABLE as error:
+            if answer.status != httpx.codes.OK:
+                raise UsageError(f"prometheus: HTTP {answer.status} for {query}") from error
             raise _nonsense(query, error) from error
         if found.status != "success" or found.data is None:
             raise UsageError(f"prometheus: {found.error or found.status} in {query}")
         return found.data
 
-    async def _post(self, query: str, at_s: float | None) -> httpx.Response:
+    async def _post(self, query: str, at_s: float | None) -> _Reply:
         settings = self._settings
         form = {"query": query} if at_s is None else {"query": query, "time": f"{at_s:.3f}"}
         url = settings.url.rstrip("/") + "/api/v1/query"
         headers = _credentials(settings)
         try:
-            sending = self._http.post(url, data=form, headers=headers)
+            sending = self._answered(url, form, headers)
             return await within(self._clock, settings.timeout_s, sending)
         except TimeoutError as error:
             words = f"no answer within {settings.timeout_s:g} s"
             raise UsageError(f"prometheus: {words} from {settings.url}") from error
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except (httpx.HTTPError, httpx.InvalidURL, BodyError) as error:
             words = str(error) or type(error).__name__
             raise UsageError(f"prometheus: {words} from {settings.url}") from error
+
+    async def _answered(
+        self, url: str, form: Mapping[str, str], headers: Mapping[str, str]
+    ) -> _Reply:
+        async with self._http.stream("POST", url, data=form, headers=headers) as answer:
+            encoding = answer.headers.get("Content-Encoding", "")
+            body = await read_body(answer.aiter_raw(), encoding, MAX_ANSWER_BYTES)
+        return _Reply(answer.status_code, body)
 
     def _fill_in(self, query: str) -> str:
         window = f"{round(1000 * self._settings.window_s)}ms"
@@ -240,17 +272,28 @@ def pod_key(labels: Labels) -> str | None:
     return f"{namespace}/{pod}" if namespace and pod else None
 
 
-def _by_key(data: _Data, key_of: Callable[[Labels], K | None], breathe: Breathe) -> dict[K, float]:
-    """Return values by what they are about; of several for one thing, the largest."""
+def _by_key(
+    data: _Data, key_of: Callable[[Labels], K | None], breathe: Breathe
+) -> tuple[dict[K, float], list[str]]:
+    """Return values by what they are about, of several for one thing the largest.
+
+    Series that make no sense are left out, and what is wrong with them is said.
+    """
     if data.resultType != "vector":
         raise ValueError(f"it is a {data.resultType}, not a vector")
     found: dict[K, float] = {}
-    for series in _VECTOR.decode(data.result):
+    errors: list[str] = []
+    for raw in _VECTOR.decode(data.result):
         breathe()
-        key, value = key_of(series.metric), float(series.value[1])
+        try:
+            series = _SERIES.decode(raw)
+            key, value = key_of(series.metric), float(series.value[1])
+        except UNDECODABLE as error:
+            errors.append(str(error))
+            continue
         if key is not None and isfinite(value):
             found[key] = max(value, found.get(key, value))
-    return found
+    return found, errors
 
 
 def _trust(settings: PrometheusSettings) -> ssl.SSLContext | bool:

@@ -43,6 +43,8 @@ class Sample(msgspec.Struct, frozen=True):
 
     nodes: Mapping[NodeName, Usage]
     pods: Mapping[str, Usage]
+    skipped: int = 0
+    """How many entries of the answers made no sense; the source has named them."""
 
 
 NOTHING_MEASURED: Final = Sample(nodes={}, pods={})

@@ -16,6 +16,7 @@ from common.cluster.migrations import Migration, MigrationRecord, migration_reco
 from common.cluster.snapshot import Snapshot
 from common.cluster.state import ClusterState
 from common.kube.resources import MIGRATIONS, Resource
+from common.null_json import JsonDecoder
 from rebalancer.migration import status
 
 
@@ -38,7 +39,7 @@ class Desk:
         self._client = client
         self._state = state
         self._newest: dict[str, MigrationRecord] = {}
-        self._decoder = msgspec.json.Decoder(Migration)
+        self._decoder = JsonDecoder(Migration)
 
     def current(self, name: str) -> MigrationRecord | None:
         """Return the newest version of a Migration; None if there is none any more."""

@@ -32,6 +32,7 @@ from common.kube.errors import (
     TooManyRequests,
 )
 from common.kube.resources import PODS, Resource
+from common.null_json import UNDECODABLE
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -154,7 +155,7 @@ class ApiEviction:
         """Return the pod if it can be evicted, or what there is to say instead."""
         try:
             pod = await self._look(victim)
-        except (KubeError, msgspec.DecodeError) as error:
+        except (KubeError, *UNDECODABLE) as error:
             return _not_sent(error)
         over = _over(pod, victim)
         if over is not None or pod is None:
@@ -185,7 +186,7 @@ class ApiEviction:
         failed = _failed(error)
         try:
             over = _over(await self._look(victim), victim)
-        except (KubeError, msgspec.DecodeError):
+        except (KubeError, *UNDECODABLE):
             # The next attempt looks again, before anything else.
             unsure = failed.result is Result.FAILED
             return msgspec.structs.replace(failed, result=Result.UNSURE) if unsure else failed

@@ -20,6 +20,7 @@ from common.cluster.records import PodRecord
 from common.config import RebalancerConfiguration
 from common.kube.errors import KubeError, NotFound
 from common.kube.resources import PODS
+from common.null_json import UNDECODABLE
 from rebalancer.breaker import TRYING
 from rebalancer.evictability import Purpose
 from rebalancer.extenders import Asked
@@ -305,7 +306,7 @@ class Hands:
             there = await self._is_there(
                 migration.namespace, migration.replacement_pod, migration.replacement_uid
             )
-        except (KubeError, msgspec.DecodeError) as error:
+        except (KubeError, *UNDECODABLE) as error:
             return self._unseen(scene, f"its replacement cannot be read: {error}")
         if there:
             words = f"{migration.replacement_pod} is there, but the watch has not shown it"

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final
 
-import msgspec
 import structlog
 
 from common.clock import Clock, within
@@ -41,6 +40,7 @@ from common.kube.errors import (
 from common.kube.resources import PDBS
 from common.kube.timestamps import micro_time
 from common.metrics import Metrics
+from common.null_json import JsonDecoder
 from rebalancer.migration.guarding import (
     GUARDED,
     budget_for,
@@ -68,7 +68,7 @@ RETRY_S: Final = 5.0
 TRIES: Final = 3
 """How often a conflict is solved by reading again before somebody else is let to."""
 
-_DECODER: Final = msgspec.json.Decoder(PodDisruptionBudget)
+_DECODER: Final = JsonDecoder(PodDisruptionBudget)
 
 Configured = Callable[[], RebalancerConfiguration]
 """Returns the configuration in force; it may change while we run."""

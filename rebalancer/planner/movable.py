@@ -24,6 +24,10 @@ WITHIN: Final = 1.01
 """Times its request: a pod that uses no more keeps to it; samples are not more precise."""
 
 
+_COST_DIGITS: Final = 11
+"""Of a 32-bit number with its sign."""
+
+
 class Movable(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """A pod that no gate refuses to move."""
 
@@ -98,4 +102,5 @@ def _preferred(pod: PodRecord, there: NodeView) -> float:
 def _deletion_cost(pod: PodRecord) -> float:
     # Invalid values count as none (getPodDeletionCost in pkg/apis/core/v1/helper).
     text = pod.annotations.get(DELETION_COST, "0")
-    return float(text) if text.removeprefix("-").isdecimal() else 0.0
+    known = len(text) <= _COST_DIGITS and text.isascii() and text.removeprefix("-").isdecimal()
+    return float(text) if known else 0.0

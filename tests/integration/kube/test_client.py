@@ -374,3 +374,65 @@ async def _get_over_tls(
         kubeconfig = write_kubeconfig(folder / "kubeconfig", api.url, cluster=cluster)
         async with connect(kubeconfig=kubeconfig, clock=FakeClock()) as client:
             await client.get("/x")
+
+
+async def test_an_answer_larger_than_an_object_can_be_is_given_up(
+    api: ScriptedApi, client: KubeClient
+) -> None:
+    packed = gzip.compress(b" " * (17 << 20), 1)
+    api.then(answer(200, packed, headers={"Content-Encoding": "gzip"}))
+    with pytest.raises(errors.TooLarge, match="larger than 16 MiB"):
+        await client.get("/large")
+    api.then(answer(200, packed, headers={"Content-Encoding": "gzip"}))
+    assert len(await client.get("/large", max_bytes=18 << 20)) == 17 << 20
+
+
+async def test_a_body_of_several_gzip_members_is_one_body(
+    api: ScriptedApi, client: KubeClient
+) -> None:
+    body = gzip.compress(b"a" * (1 << 20)) + gzip.compress(b"b" * (3 << 20)) + gzip.compress(b"c")
+    api.then(answer(200, body, headers={"Content-Encoding": "gzip"}))
+    assert await client.get("/members") == b"a" * (1 << 20) + b"b" * (3 << 20) + b"c"
+
+
+@pytest.mark.parametrize("encoding", ["br", "gzip"])
+async def test_a_body_that_cannot_be_unpacked_is_malformed(
+    api: ScriptedApi, client: KubeClient, encoding: str
+) -> None:
+    api.then(answer(200, b"plain", headers={"Content-Encoding": encoding}))
+    with pytest.raises(errors.Malformed, match=r"gzip|br"):
+        await client.get("/odd")
+
+
+async def test_of_a_refusal_only_the_beginning_is_read(
+    api: ScriptedApi, client: KubeClient
+) -> None:
+    packed = gzip.compress(b"no " * (40 << 20), 1)
+    api.then(answer(403, packed, headers={"Content-Encoding": "gzip"}))
+    with pytest.raises(errors.Forbidden, match="HTTP 403: no no no"):
+        await client.get("/refused")
+
+
+async def test_a_watch_event_larger_than_an_object_can_be_ends_the_watch(
+    api: ScriptedApi, client: KubeClient
+) -> None:
+    async def endless(exchange: Exchange) -> None:
+        await exchange.begin()
+        for _ in range(18):
+            await exchange.chunk(b"x" * (1 << 20))
+        await exchange.closed()
+
+    api.then(endless)
+    with pytest.raises(errors.TooLarge, match="an event of more than 16 MiB"):
+        await watched(client)
+
+
+async def test_a_watch_that_comes_packed_is_malformed(api: ScriptedApi, client: KubeClient) -> None:
+    api.then(answer(200, gzip.compress(b"{}\n"), headers={"Content-Encoding": "gzip"}))
+    with pytest.raises(errors.Malformed, match="packed a stream"):
+        await watched(client)
+
+
+async def watched(client: KubeClient) -> list[bytes]:
+    async with client.stream("/watch", params={}, connect_s=1, silence_s=5) as lines:
+        return [line async for line in lines]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -403,3 +404,31 @@ async def test_reflectors_of_many_programs_do_not_end_their_watches_together(
         windows = [int(request.params["timeoutSeconds"]) for request in stand.api.watches]
         assert all(300 <= window <= 600 for window in windows)
         assert sum(one != other for one, other in pairwise(windows)) > 20
+
+
+async def test_a_page_that_is_too_large_is_asked_for_in_smaller_ones(tmp_path: Path) -> None:
+    large = answer(200, BOMB, headers={"Content-Encoding": "gzip"})
+    steps = (
+        page([thing("x", 1)], "9", token="second"),
+        large,
+        large,
+        page([thing("y", 1)], "9"),
+        watch(ending="stay"),
+    )
+    async with reflecting(tmp_path, *steps) as stand:
+        await stand.holds(x=0, y=0)
+        asked = [(r.params["limit"], r.params.get("continue")) for r in stand.api.lists]
+        assert asked == [("500", None), ("500", "second"), ("125", "second"), ("31", "second")]
+
+
+async def test_one_object_that_is_too_large_is_said_and_waited_for(tmp_path: Path) -> None:
+    large = answer(200, BOMB, headers={"Content-Encoding": "gzip"})
+    async with reflecting(tmp_path, *[large] * 6, page([thing("x", 1)], "9")) as stand:
+        await stand.clock.until_pausing()
+        assert [r.params["limit"] for r in stand.api.lists] == ["500", "125", "31", "7", "1"]
+        assert stand.figure("evenkeel_reflector_errors_total", cause="TooLarge") == 1
+        await stand.clock.pass_pause()
+        await stand.holds(x=0)
+
+
+BOMB = gzip.compress(b" " * (65 << 20), 1)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import zlib
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
@@ -74,6 +76,47 @@ async def test_reading_stops_for_breath_at_every_entry(tmp_path: Path) -> None:
     ):
         await source.sample()
     assert len(breaths) == 3
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\xff",
+        b'{"items":' + b"[" * 100_000,
+        b'{"items":[{"metadata":{"name":"n"},"x":' + b"[" * 100_000,
+        b'{"items":5}',
+        b"",
+    ],
+    ids=["not UTF-8", "deep", "deep inside an entry", "no list", "empty"],
+)
+async def test_an_answer_that_cannot_be_read_fails_the_round(tmp_path: Path, body: bytes) -> None:
+    with pytest.raises(UsageError, match=r"^metrics-server: no NodeMetrics: "):
+        await sampled(tmp_path, answer(200, body))
+
+
+async def test_what_cannot_be_read_of_one_leaves_the_others_alone(tmp_path: Path) -> None:
+    body = msgspec.json.encode({"items": [measured("n1"), measured("n2"), measured("n3")]})
+    with capture_logs() as logs:
+        sample, _ = await sampled(
+            tmp_path,
+            answer(200, body.replace(b"n2", b"\xff\xff")),
+            listing(measured("web-1", window=None), measured("web-2", cpu="much"), measured("w")),
+        )
+    assert list(sample.nodes) == ["n1", "n3"]
+    assert list(sample.pods) == ["shop/w"]
+    assert sample.skipped == 3
+    told = [each["error"].partition(":")[0] for each in logs]
+    assert told == ["without a readable name", "shop/web-1"]
+
+
+async def test_an_answer_that_unpacks_to_more_than_is_read_is_given_up(tmp_path: Path) -> None:
+    packer = zlib.compressobj(1, wbits=31)
+    blanks = b" " * (1 << 24)
+    body = b"".join(packer.compress(blanks) for _ in range(17)) + packer.flush()
+    assert len(body) < 2 << 20
+    step = answer(200, body, headers={"Content-Encoding": "gzip"})
+    with pytest.raises(UsageError, match="larger than 256 MiB"):
+        await sampled(tmp_path, step)
 
 
 async def test_empty_lists_measure_nothing(tmp_path: Path) -> None:

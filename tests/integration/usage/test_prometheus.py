@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import parse_qs
 
 import pytest
+from structlog.testing import capture_logs
 
 from common.cluster.records import NodeName, NodeRecord
 from common.kube.client import KubeClient
@@ -23,10 +26,20 @@ AT_S = 1_800_000_000.0
 NODES = (NodeRecord(name=NodeName("n1"), uid="1", addresses=("10.0.0.1",)),)
 
 
+SCALAR = {"status": "success", "data": {"resultType": "scalar", "result": [AT_S, "x"]}}
+
+
 def now() -> Step:
-    return answer(
-        200, {"status": "success", "data": {"resultType": "scalar", "result": [AT_S, "x"]}}
-    )
+    return answer(200, SCALAR)
+
+
+def packed(body: bytes, encoding: str = "gzip") -> Step:
+    return answer(200, body, headers={"Content-Encoding": encoding})
+
+
+def bomb(mebibytes: int) -> Step:
+    """Return a small answer that unpacks to a large one."""
+    return packed(gzip.compress(b" " * (mebibytes << 20), 1))
 
 
 def vector(*series: tuple[Mapping[str, str], str]) -> Step:
@@ -198,7 +211,12 @@ FAILED = {"status": "error", "errorType": "bad_data", "error": "parse error at c
         pytest.param([answer(200, [1, 2])], "makes no sense", id="another shape"),
         pytest.param([vector()], r"time\(\) makes no sense", id="no time"),
         pytest.param([now(), now()], "it is a scalar, not a vector", id="a scalar"),
-        pytest.param([now(), of_node("much")], "makes no sense.*much", id="not a number"),
+        pytest.param([now(), of_node("much")], "no node of the cluster is in", id="not a number"),
+        pytest.param([answer(200, b'{"status":"\xff"}')], "makes no sense", id="not UTF-8"),
+        pytest.param([answer(200, b'{"x":' + b"[" * 99_999)], "makes no sense", id="too deep"),
+        pytest.param([now(), bomb(80)], "the answer is larger than 64 MiB", id="too large"),
+        pytest.param([packed(b"no gzip")], "the answer is not gzip", id="not gzip"),
+        pytest.param([packed(b"", "br")], "packed as 'br'", id="packed as we did not ask for"),
         pytest.param([now(), vector()], "no node of the cluster is in", id="no nodes"),
         pytest.param(
             [*whole_round()[:4], answer(503, b"")], "HTTP 503 for sum", id="nodes ok, pods failed"
@@ -209,6 +227,30 @@ FAILED = {"status": "error", "errorType": "bad_data", "error": "parse error at c
 async def test_an_answer_that_cannot_be_used_fails_the_round(steps: list[Step], words: str) -> None:
     with pytest.raises(UsageError, match=f"^prometheus: .*{words}"):
         await sampled(*steps)
+
+
+async def test_a_series_that_makes_no_sense_leaves_the_others_alone() -> None:
+    odd = ({"node": "n2"}, "much")
+    histogram = answer(
+        200,
+        b'{"status":"success","data":{"resultType":"vector","result":['
+        b'{"metric":{"node":"n1"},"value":[1,"2048"]},{"metric":{"node":"n2"},"histogram":[1,{}]},'
+        b'{"metric":{"node":"\xff"},"value":[1,"1"]},{"metric":{"node":null},"value":[1,"1"]}]}}',
+    )
+    steps = [now(), vector(odd, ({"node": "n1"}, "1.5")), histogram, *whole_round()[3:]]
+    with capture_logs() as logs:
+        sample, _ = await sampled(*steps)
+    assert [usage.mem_bytes for usage in sample.nodes.values()] == [2048.0]
+    assert sample.skipped == 3
+    assert [each["count"] for each in logs if each["event"] == "series skipped"] == [1, 2]
+
+
+async def test_an_answer_may_be_packed() -> None:
+    asked = whole_round()
+    asked[0] = packed(gzip.compress(json.dumps(SCALAR).encode()))
+    sample, requests = await sampled(*asked)
+    assert len(sample.nodes) == 1
+    assert requests[0].headers["accept-encoding"] == "gzip"
 
 
 async def test_a_server_that_says_nothing_fails_the_round_in_time() -> None:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+from structlog.testing import capture_logs
+
+from common.cluster.interning import Interner
+from common.cluster.objects import Pod
 from common.cluster.records import PodRecord
 from common.cluster.state import ClusterState
+from common.cluster.tables import Table
 from simulator import build
 from tests.support.wire import wire_pod
 
@@ -31,3 +37,38 @@ def test_what_vanished_unseen_is_told_too() -> None:
     state.pods.forget("default/a")
     state.pods.forget("default/a")
     assert gone == [(True, None)]
+
+
+def test_a_listener_that_fails_keeps_nobody_from_hearing() -> None:
+    odd, heard = list[tuple[str, str, str]](), list[str]()
+    state = ClusterState(lambda *told: odd.append(told))
+
+    def fail(_old: PodRecord | None, _new: PodRecord | None) -> None:
+        raise KeyError("not thought of")
+
+    state.pods.listen(fail)
+    state.pods.listen(lambda _, new: heard.append(new.key if new is not None else "gone"))
+    with capture_logs() as logs:
+        state.pods.upsert(wire_pod(build.pod("a")))
+        state.pods.forget("default/a")
+    assert heard == ["default/a", "gone"]
+    assert odd == [("Pod", "default/a", "ListenerFailed")] * 2
+    assert [each["event"] for each in logs] == ["change not taken in"] * 2
+
+
+@pytest.mark.parametrize("error", [OverflowError("too much"), RecursionError(), KeyError("x")])
+def test_an_object_that_cannot_be_parsed_is_refused_before_anything_changes(
+    error: Exception,
+) -> None:
+    def parse(wire: Pod, _: Interner) -> str:
+        if wire.metadata.name == "odd":
+            raise error
+        return wire.metadata.name
+
+    changes = list[str]()
+    table = Table(parse, Interner(), lambda: changes.append("one"))
+    table.upsert(wire_pod(build.pod("a")))
+    with pytest.raises(ValueError, match=type(error).__name__):
+        table.upsert(wire_pod(build.pod("odd")))
+    assert list(table.keys()) == ["default/a"]
+    assert changes == ["one"]

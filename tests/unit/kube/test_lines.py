@@ -27,14 +27,14 @@ def chunked_lines(draw: st.DrawFn) -> tuple[list[bytes], bytes, list[bytes]]:
 @given(chunked_lines())
 def test_any_chunking_gives_the_same_lines(case: tuple[list[bytes], bytes, list[bytes]]) -> None:
     lines, rest, chunks = case
-    splitter = LineSplitter()
+    splitter = LineSplitter(16 << 20)
     found = [line for chunk in chunks for line in splitter.feed(chunk)]
     assert found == [line for line in lines if line]
     assert splitter.mid_line is bool(rest)
 
 
 def test_a_line_of_many_chunks_is_joined_once() -> None:
-    splitter = LineSplitter()
+    splitter = LineSplitter(16 << 20)
     for _ in range(10_000):
         assert splitter.feed(b"x" * 1000) == []
     assert splitter.feed(b"\n") == [b"x" * 10_000_000]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -78,7 +79,7 @@ def test_every_quantity_is_understood(
         pytest.param({"usage": {"cpu": "many", "memory": "1"}}, id="not a quantity"),
         pytest.param({"usage": {"cpu": "²n", "memory": "1"}}, id="a digit that is none"),
         pytest.param({"usage": {"cpu": "١n", "memory": "1"}}, id="a digit of another script"),
-        pytest.param({"usage": {"cpu": 1, "memory": "1"}}, id="a number"),
+        pytest.param({"window": "9" * 70 + "s"}, id="an endless window"),
         pytest.param({"usage": None}, id="null"),
         pytest.param({"timestamp": None}, id="no time"),
         pytest.param({"timestamp": "yesterday"}, id="not a time"),
@@ -93,6 +94,23 @@ def test_every_quantity_is_understood(
 def test_an_entry_that_makes_no_sense_is_an_error(changes: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r".+"):
         read_node(raw(**changes))
+
+
+@pytest.mark.parametrize(
+    ("usage", "expected"),
+    [
+        ({"cpu": 1, "memory": 1.5}, (1000.0, 2.0)),
+        ({"cpu": 0.25, "memory": "1"}, (250.0, 1.0)),
+        ({"cpu": "9" * 400 + "n", "memory": "1"}, (None, 1.0)),
+        ({"cpu": "1", "memory": "9" * 400 + "Ki"}, (1000.0, 2.0**63)),
+        ({"cpu": "1e400", "memory": "1e-400"}, (None, 1.0)),
+    ],
+)
+def test_amounts_of_any_size_are_figures(usage: dict[str, Any], expected: Any) -> None:
+    _, found = read_node(raw(usage=usage))
+    assert isfinite(found.cpu_milli)
+    assert expected[0] in (None, found.cpu_milli)
+    assert found.mem_bytes == expected[1]
 
 
 def test_a_pod_without_containers_was_not_measured() -> None:
