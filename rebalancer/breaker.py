@@ -26,7 +26,7 @@ from typing import Final
 import msgspec
 
 from common.cluster.migrations import MigrationRecord, Outcome, Phase, Step
-from common.cluster.records import PodRecord
+from common.cluster.records import ControllerId, PodRecord
 from common.cluster.snapshot import Snapshot
 from common.config import Breaker
 from rebalancer.evictability import Purpose, took_place
@@ -222,18 +222,18 @@ def pods_are_stranded(signs: Signs) -> str:
     return f"{count} pods of workloads that were moved in the last 10 minutes find no node"
 
 
-def _workload(pod: PodRecord, snapshot: Snapshot) -> str:
+def _workload(pod: PodRecord, snapshot: Snapshot) -> ControllerId | None:
     top = snapshot.top_workload(pod)
-    return top.uid if top is not None else pod.owner.uid if pod.owner is not None else ""
+    return top.controller_id if top is not None else pod.controller_id
 
 
-def _moved_lately(signs: Signs) -> set[str]:
+def _moved_lately(signs: Signs) -> set[ControllerId | None]:
     since_s = signs.now_s - MOVED_LATELY_S
     return {
-        m.workload_uid
+        m.workload_id
         for m in signs.migrations
         if max(m.evicted_s or 0.0, m.finished_s or 0.0) >= since_s
-        if m.workload_uid and took_place(m) and purpose_of(m) is signs.purpose
+        if m.workload_id is not None and took_place(m) and purpose_of(m) is signs.purpose
     }
 
 

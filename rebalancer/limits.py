@@ -207,15 +207,15 @@ def one_of_a_stateful_set(start: Start) -> Refusal | None:
     mine = start.migration
     if mine.controller_kind != _STATEFUL_SET:
         return None
-    count = sum(m.controller_uid == mine.controller_uid for m in start.ahead)
+    count = sum(m.controller_id == mine.controller_id for m in start.ahead)
     return _full("StatefulSetOneAtATime", count, 1, "pods of its StatefulSet are being moved")
 
 
 def few_of_a_workload(start: Start) -> Refusal | None:
-    workload = start.migration.workload_uid
-    if not workload:
+    workload = start.migration.workload_id
+    if workload is None:
         return None
-    count = sum(m.workload_uid == workload for m in start.ahead)
+    count = sum(m.workload_id == workload for m in start.ahead)
     limit = at_once(replicas_of(start.pod, start.snapshot))
     return _full("WorkloadAtOnce", count, limit, "pods of its workload are being moved")
 

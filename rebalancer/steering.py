@@ -311,7 +311,7 @@ def _past(start: Start) -> Past:
     kin = [
         m
         for m in start.others
-        if m.workload_uid == mine.workload_uid or m.replacement_uid == mine.pod_uid
+        if m.workload_id == mine.workload_id or m.replacement_uid == mine.pod_uid
     ]
     other_plans = (m for m in kin if not _of_one_plan(m, mine))
     return Past(past_of(other_plans).workload_moved_s, past_of(kin).lineage_moved_s)

@@ -17,7 +17,15 @@ import msgspec
 
 from common.cluster.interning import Interner
 from common.cluster.objects import Object
-from common.cluster.records import NodeName, OwnerUid, PodUid, seconds
+from common.cluster.records import (
+    CONTROLLER_GROUPS,
+    ControllerId,
+    NodeName,
+    OwnerUid,
+    PodUid,
+    kind_name,
+    seconds,
+)
 from common.contract import API_VERSION, PREDICTED_USE
 from common.null_json import UNDECODABLE
 
@@ -216,8 +224,9 @@ class MigrationRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     pod_name: str
     pod_uid: PodUid
     controller_kind: str
-    """Empty for a bare pod."""
+    """Empty for a bare pod; else as `ControllerId` spells it."""
     controller_uid: OwnerUid
+    workload_kind: str
     workload_uid: OwnerUid
     replacement_name: str
     completion_index: int | None
@@ -247,6 +256,20 @@ class MigrationRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def open(self) -> bool:
         """Tell whether its replacement is still to be steered, its deadline aside."""
         return self.phase not in _CLOSED and not self.withdrawn
+
+    @property
+    def controller_id(self) -> ControllerId | None:
+        """Which controller makes the replacement; None for a bare pod."""
+        if not self.controller_kind:
+            return None
+        return ControllerId(self.namespace, self.controller_kind, self.controller_uid)
+
+    @property
+    def workload_id(self) -> ControllerId | None:
+        """Which workload is moved; None for a bare pod."""
+        if not self.workload_uid:
+            return None
+        return ControllerId(self.namespace, self.workload_kind, self.workload_uid)
 
     def condition(self, step: Step) -> MigrationCondition | None:
         """Return what is known of a step; None if it was not come to yet."""
@@ -280,8 +303,9 @@ def migration_record(wire: Migration, shared: Interner) -> MigrationRecord:
         namespace=shared.value(spec.pod.namespace),
         pod_name=spec.pod.name,
         pod_uid=PodUid(spec.pod.uid),
-        controller_kind=shared.value(controller.kind if controller is not None else ""),
+        controller_kind=shared.value(_kind(controller)),
         controller_uid=OwnerUid(controller.uid if controller is not None else ""),
+        workload_kind=shared.value(_kind(workload)),
         workload_uid=OwnerUid(workload.uid if workload is not None else ""),
         replacement_name=spec.replacement_name,
         completion_index=spec.completion_index,
@@ -303,3 +327,10 @@ def migration_record(wire: Migration, shared: Interner) -> MigrationRecord:
         withdrawn=meta.deletion_timestamp is not None,
         predicted=read_prediction(meta.annotations or {}),
     )
+
+
+def _kind(named: ControllerRef | None) -> str:
+    """Return a kind as `ControllerId` has it; the group was judged before it was written."""
+    if named is None or named.kind in CONTROLLER_GROUPS:
+        return named.kind if named is not None else ""
+    return kind_name(named.api_version, named.kind)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Final, NewType
+from typing import Final, NamedTuple, NewType
 
 import msgspec
 from msgspec.structs import replace
@@ -37,16 +37,44 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 _NO_MATTER: Final = Volume()
 """A volume of a kind that decides nothing; its generated name differs by replica."""
 
+CONTROLLER_GROUPS: Final = {
+    "ReplicaSet": "apps",
+    "Deployment": "apps",
+    "StatefulSet": "apps",
+    "DaemonSet": "apps",
+    "Job": "batch",
+    "ReplicationController": "",
+}
+"""The controllers that we read, each with its API group."""
+
 FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 
 
+class ControllerId(NamedTuple):
+    """Which controller.
+
+    An ownerReference is text that the author of an object writes: it can carry the uid of
+    any object of the cluster. A controller acts in its own namespace only, so a uid counts
+    together with the namespace of the object that names it, and with the kind.
+    """
+
+    namespace: str
+    kind: str
+    """Plain where we read it, `ReplicaSet`; else with its group, `Rollout.argoproj.io`."""
+    uid: OwnerUid
+
+
 class Owner(msgspec.Struct, frozen=True, gc=False):
-    """The controller of an object."""
+    """The controller of an object, as the object says."""
 
     api_version: str
     kind: str
     name: str
     uid: OwnerUid
+
+    def within(self, namespace: str) -> ControllerId:
+        """Return which controller an object of this namespace means."""
+        return ControllerId(namespace, kind_name(self.api_version, self.kind), self.uid)
 
 
 class NodeRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -97,6 +125,11 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def key(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def controller_id(self) -> ControllerId | None:
+        """Which controller the pod says it has; whether that exists is the snapshot's to say."""
+        return self.owner.within(self.namespace) if self.owner is not None else None
 
     @property
     def requests(self) -> Resources:
@@ -203,6 +236,14 @@ def _resized(statuses: Iterable[ContainerStatus] | None) -> list[ContainerStatus
     """Return what in-place resizing reads; whether a container runs is no part of a shape."""
     seen = (s for s in statuses or () if s.resources is not None)
     return [s if s.state is None else replace(s, state=None) for s in seen]
+
+
+def kind_name(api_version: str, kind: str) -> str:
+    """Return how a kind of controllers is told apart from others of the same name."""
+    group = api_version.rpartition("/")[0]
+    if not api_version or CONTROLLER_GROUPS.get(kind) == group:
+        return kind
+    return f"{kind}.{group}" if group or kind in CONTROLLER_GROUPS else kind
 
 
 def controller_of(meta: ObjectMeta, shared: Interner) -> Owner | None:

@@ -4,6 +4,10 @@ Controllers make their replacements without saying what they replace, so a pod i
 recognised by what it shares with the moved one: its controller, and where pods of a
 controller are not alike, also its name or its index. Both programs go by the same rule;
 otherwise one would steer a pod that the other does not look at.
+
+A pod says itself who its controller is, and its author can write anything there. So a
+controller is known by namespace, kind and uid together. That it exists is vouched for by
+the Migration: it is written only for a pod whose controller was there.
 """
 
 from __future__ import annotations
@@ -12,12 +16,13 @@ from collections.abc import Iterable
 from typing import Final
 
 from common.cluster.migrations import MigrationRecord
-from common.cluster.records import PodRecord
+from common.cluster.records import ControllerId, PodRecord
 from common.cluster.snapshot import Snapshot
 from common.contract import COMPLETION_INDEX
 
-Key = tuple[str, str]
-"""What a moved pod and its replacement have in common."""
+Key = tuple[ControllerId, str] | tuple[str, str]
+"""What a moved pod and its replacement have in common: a controller and a distinction among
+its pods, or of bare pods namespace and name."""
 
 ELSEWHERE: Final = 2
 _ALIKE: Final = frozenset({"ReplicaSet", "ReplicationController"})
@@ -25,31 +30,31 @@ _ALIKE: Final = frozenset({"ReplicaSet", "ReplicationController"})
 
 def key_of_migration(migration: MigrationRecord) -> Key | None:
     """Return what the replacement will be known by; None if it cannot be recognised."""
-    kind, uid = migration.controller_kind, migration.controller_uid
-    if not kind:
+    controller = migration.controller_id
+    if controller is None:
         name = migration.replacement_name
-        return (migration.namespace, f"/{name}") if name else None
-    if kind in _ALIKE:
-        return uid, ""
-    if kind == "StatefulSet":
-        return uid, migration.pod_name
-    if kind == "Job" and migration.completion_index is not None:
-        return uid, str(migration.completion_index)
+        return (migration.namespace, name) if name else None
+    if controller.kind in _ALIKE:
+        return controller, ""
+    if controller.kind == "StatefulSet":
+        return controller, migration.pod_name
+    if controller.kind == "Job" and migration.completion_index is not None:
+        return controller, str(migration.completion_index)
     return None
 
 
 def key_of_pod(pod: PodRecord) -> Key | None:
     """Return what a pod would be recognised by as a replacement."""
-    owner = pod.owner
-    if owner is None:
-        return pod.namespace, f"/{pod.name}"
-    if owner.kind in _ALIKE:
-        return owner.uid, ""
-    if owner.kind == "StatefulSet":
-        return owner.uid, pod.name
-    if owner.kind == "Job":
+    controller = pod.controller_id
+    if controller is None:
+        return pod.namespace, pod.name
+    if controller.kind in _ALIKE:
+        return controller, ""
+    if controller.kind == "StatefulSet":
+        return controller, pod.name
+    if controller.kind == "Job":
         index = pod.annotations.get(COMPLETION_INDEX)
-        return (owner.uid, index) if index else None
+        return (controller, index) if index else None
     return None
 
 
@@ -79,8 +84,9 @@ def nearness(migration: MigrationRecord, node: str) -> int:
 def candidates(migration: MigrationRecord, cluster: Snapshot) -> Iterable[PodRecord]:
     """Return the pods with the Migration's key, whether they may replace or not."""
     key = key_of_migration(migration)
-    if migration.controller_uid:
-        found = cluster.by_owner[migration.controller_uid].values()
+    controller = migration.controller_id
+    if controller is not None:
+        found = cluster.by_owner[controller].values()
         return [pod for pod in found if key_of_pod(pod) == key]
     named = cluster.pods_by_name.get(f"{migration.namespace}/{migration.replacement_name}")
     return [named] if named is not None and key_of_pod(named) == key else []

@@ -12,7 +12,15 @@ from typing import Final
 import msgspec
 
 from common.cluster.migrations import MigrationRecord
-from common.cluster.records import NodeName, NodeRecord, Owner, OwnerUid, PodRecord, PodUid
+from common.cluster.records import (
+    ControllerId,
+    NodeName,
+    NodeRecord,
+    Owner,
+    OwnerUid,
+    PodRecord,
+    PodUid,
+)
 from common.cluster.resources import Resources
 from common.cluster.shelf import FrozenGroups
 from common.cluster.storage import (
@@ -63,18 +71,24 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     leases: Mapping[str, LeaseRecord]
     migrations: Mapping[str, MigrationRecord] = msgspec.field(default_factory=dict)
     """Empty where nobody reads them."""
-    by_owner: FrozenGroups[OwnerUid, PodUid, PodRecord]
+    by_owner: FrozenGroups[ControllerId, PodUid, PodRecord]
     by_namespace: FrozenGroups[str, PodUid, PodRecord]
     by_nomination: FrozenGroups[NodeName, PodUid, PodRecord]
     pods_by_name: Mapping[str, PodRecord]
 
     def siblings(self, pod: PodRecord) -> Mapping[PodUid, PodRecord]:
         """Return all pods of this pod's controller, itself included."""
-        return self.by_owner[pod.owner.uid] if pod.owner is not None else {pod.uid: pod}
+        found = pod.controller_id
+        return self.by_owner[found] if found is not None else {pod.uid: pod}
+
+    def workload(self, wanted: ControllerId | None) -> WorkloadRecord | None:
+        """Return a controller if it exists: of this kind, in this namespace."""
+        found = self.workloads.get(wanted.uid) if wanted is not None else None
+        return found if found is not None and found.controller_id == wanted else None
 
     def controller(self, pod: PodRecord) -> WorkloadRecord | None:
-        """Return the controller that replaces this pod, if we know it."""
-        return self.workloads.get(pod.owner.uid) if pod.owner is not None else None
+        """Return the controller that replaces this pod, if it exists and we read its kind."""
+        return self.workload(pod.controller_id)
 
     def top_owner(self, pod: PodRecord) -> Owner | None:
         """Return the last owner that we read: of a ReplicaSet, its Deployment.
@@ -83,7 +97,7 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         """
         owner = pod.owner
         for _ in range(MAX_OWNERS):
-            above = self._above(owner)
+            above = self._above(owner, pod.namespace)
             if above is None:
                 return owner
             owner = above
@@ -92,19 +106,20 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     def top_workload(self, pod: PodRecord) -> WorkloadRecord | None:
         """Return what a person would name as the owner: of a ReplicaSet, its Deployment."""
         owner = self.top_owner(pod)
-        return self.workloads.get(owner.uid) if owner is not None else None
+        return self.workload(owner.within(pod.namespace)) if owner is not None else None
 
     def owners_loop(self, pod: PodRecord) -> bool:
         """Tell whether the chain of owners has no end, or one too far away to look for."""
         owner = pod.owner
         for _ in range(MAX_OWNERS):
-            owner = self._above(owner)
+            owner = self._above(owner, pod.namespace)
             if owner is None:
                 return False
         return True
 
-    def _above(self, owner: Owner | None) -> Owner | None:
-        """Return the owner of an owner, if we read both."""
-        found = self.workloads.get(owner.uid) if owner is not None else None
+    def _above(self, owner: Owner | None, namespace: str) -> Owner | None:
+        """Return the owner of an owner, if we read both and both exist in this namespace."""
+        found = self.workload(owner.within(namespace)) if owner is not None else None
         above = found.owner if found is not None else None
-        return above if above is not None and above.uid in self.workloads else None
+        exists = above is not None and self.workload(above.within(namespace)) is not None
+        return above if exists else None

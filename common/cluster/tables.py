@@ -19,6 +19,7 @@ from common.cluster.interning import Interner
 from common.cluster.objects import Node, Object, Pod
 from common.cluster.records import (
     UNBOUND,
+    ControllerId,
     NodeName,
     NodeRecord,
     OwnerUid,
@@ -244,7 +245,7 @@ class PodTable(Table[Pod, PodRecord]):
         self._seating = seating
         self.by_uid: Final[Shelf[PodUid, PodRecord]] = Shelf()
         self.pending: Final[Shelf[PodUid, PodRecord]] = Shelf()
-        self.by_owner: Final[Groups[OwnerUid, PodUid, PodRecord]] = Groups()
+        self.by_owner: Final[Groups[ControllerId, PodUid, PodRecord]] = Groups()
         self.by_namespace: Final[Groups[str, PodUid, PodRecord]] = Groups()
         self.by_nomination: Final[Groups[NodeName, PodUid, PodRecord]] = Groups()
 
@@ -263,8 +264,8 @@ class PodTable(Table[Pod, PodRecord]):
     def _enter(self, pod: PodRecord) -> None:
         self.by_uid.put(pod.uid, pod)
         self.by_namespace.put(pod.namespace, pod.uid, pod)
-        if pod.owner is not None:
-            self.by_owner.put(pod.owner.uid, pod.uid, pod)
+        if (controller := pod.controller_id) is not None:
+            self.by_owner.put(controller, pod.uid, pod)
         if pod.finished:
             return
         if pod.node:
@@ -278,8 +279,8 @@ class PodTable(Table[Pod, PodRecord]):
         if gone:
             self.by_uid.pop(pod.uid)
             self.by_namespace.pop(pod.namespace, pod.uid)
-        if pod.owner is not None:
-            self.by_owner.pop(pod.owner.uid, pod.uid)
+        if (controller := pod.controller_id) is not None:
+            self.by_owner.pop(controller, pod.uid)
         if pod.finished:
             return
         if pod.node:

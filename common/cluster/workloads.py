@@ -24,6 +24,7 @@ from common.cluster.objects import (
     WorkloadStatus,
 )
 from common.cluster.records import (
+    ControllerId,
     Owner,
     OwnerUid,
     controller_of,
@@ -72,6 +73,10 @@ class WorkloadRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def key(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def controller_id(self) -> ControllerId:
+        return ControllerId(self.namespace, self.kind, self.uid)
 
 
 class BudgetRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from statistics import median
 from typing import NamedTuple
 
-from common.cluster.records import OwnerUid, PodRecord, PodUid
+from common.cluster.records import ControllerId, PodRecord, PodUid
 from common.cluster.snapshot import Snapshot
 from common.load.judging import Freshness
 from common.load.settings import EstimateSettings, LoadSettings
@@ -41,7 +41,7 @@ class Estimator:
         self.history = history
         self.predecessors = predecessors
         self._settings = settings
-        self._medians: dict[OwnerUid, _Median] = {}
+        self._medians: dict[ControllerId, _Median] = {}
 
     def estimate(self, pod: PodRecord, snapshot: Snapshot, freshness: Freshness) -> PodLoad:
         """Return the best estimate that there is."""
@@ -54,12 +54,13 @@ class Estimator:
     def _of_siblings(
         self, pod: PodRecord, snapshot: Snapshot, freshness: Freshness
     ) -> PodLoad | None:
-        if pod.owner is None or pod.owner.kind == "Node":
+        controller = pod.controller_id
+        if controller is None or (pod.owner is not None and pod.owner.kind == "Node"):
             return None
-        found = self._medians.get(pod.owner.uid)
+        found = self._medians.get(controller)
         if found is None or not found.from_s <= freshness.now_s <= found.until_s:
-            found = self._median(snapshot.by_owner[pod.owner.uid], freshness.now_s)
-            self._medians[pod.owner.uid] = found
+            found = self._median(snapshot.by_owner[controller], freshness.now_s)
+            self._medians[controller] = found
         freshness.narrow(found.from_s, found.until_s)
         return found.load
 

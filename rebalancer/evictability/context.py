@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from common.cluster.records import NodeName, Owner, OwnerUid, PodRecord
+from common.cluster.records import ControllerId, NodeName, Owner, PodRecord
 from common.cluster.selectors import EVERYTHING, NOTHING, Selector, parse
 from common.cluster.snapshot import Snapshot
 from common.cluster.workloads import WorkloadRecord
@@ -43,6 +43,8 @@ class Purpose(StrEnum):
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """How a pod's owner is doing."""
 
+    controller_id: ControllerId
+    """Who the pods say their controller is."""
     owner: Owner
     kind: str
     """`Kind.group`, the way `replacingOwners` spells it."""
@@ -62,9 +64,10 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
         return self.workload.desired if self.workload is not None else self.pods
 
     @property
-    def uid(self) -> OwnerUid:
-        """The uid under which the workload's moves are remembered."""
-        return self.workload.uid if self.workload is not None else self.owner.uid
+    def workload_id(self) -> ControllerId:
+        """What the workload's moves are remembered by."""
+        found = self.workload
+        return found.controller_id if found is not None else self.controller_id
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,7 +110,7 @@ class Context:
     purpose: Purpose
     budgets: Budgets
     rules: Rules
-    _standings: dict[OwnerUid, Standing] = field(default_factory=dict)
+    _standings: dict[ControllerId, Standing] = field(default_factory=dict)
     _claims: dict[NodeName, Mapping[str, int]] = field(default_factory=dict)
     _replicas: dict[_Likeness, tuple[PodRecord, Refusals]] = field(default_factory=dict)
 
@@ -157,12 +160,12 @@ class Context:
 
     def standing(self, pod: PodRecord) -> Standing | None:
         """Return how the pod's owner is doing; None for a pod without a controller."""
-        owner = pod.owner
-        if owner is None:
+        owner, controller = pod.owner, pod.controller_id
+        if owner is None or controller is None:
             return None
-        found = self._standings.get(owner.uid)
+        found = self._standings.get(controller)
         if found is None:
-            found = self._standings[owner.uid] = self._count(pod, owner)
+            found = self._standings[controller] = self._count(pod, owner, controller)
         return found
 
     def replacing(self, pod: PodRecord) -> Standing | None:
@@ -177,11 +180,12 @@ class Context:
             counted = self._claims[node] = _claim_users(self.snapshot, node)
         return counted.get(claim, 0)
 
-    def _count(self, pod: PodRecord, owner: Owner) -> Standing:
+    def _count(self, pod: PodRecord, owner: Owner, controller: ControllerId) -> Standing:
         snapshot, kind = self.snapshot, _spelt(owner)
-        pods = snapshot.by_owner[owner.uid].values()
+        pods = snapshot.by_owner[controller].values()
         living = [p for p in pods if not (p.terminating or p.finished)]
         return Standing(
+            controller_id=controller,
             owner=owner,
             kind=kind,
             controller=snapshot.controller(pod),

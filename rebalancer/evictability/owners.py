@@ -76,10 +76,16 @@ def owners_have_an_end(pod: PodRecord, context: Context) -> Refusal | None:
 def owner_is_there(pod: PodRecord, context: Context) -> Refusal | None:
     """Without its owner nobody would replace the pod; the watch may also just be late."""
     standing = context.standing(pod)
-    if standing is None or standing.kind not in READ_OWNERS:
+    if standing is None:
+        return None
+    named = f"{standing.owner.kind} {standing.owner.name}"
+    if standing.controller is None and standing.owner.uid in context.snapshot.workloads:
+        # The API server does not check what an ownerReference says.
+        words = f"it names {named} as its controller with the uid of another object"
+        return Refusal("OwnerMismatch", words)
+    if standing.kind not in READ_OWNERS:
         return None
     if standing.controller is None:
-        named = f"{standing.owner.kind} {standing.owner.name}"
         return Refusal("OwnerMissing", f"its {named} is not there", for_good=False)
     for found in (standing.controller, standing.workload):
         if found is not None and found.deleted_s is not None:

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from common.cluster.migrations import MigrationRecord, Outcome, Phase
-from common.cluster.records import OwnerUid, PodRecord
+from common.cluster.records import ControllerId, PodRecord
 
 _STATEFUL_SET: Final = "StatefulSet"
 
@@ -21,7 +21,7 @@ _STATEFUL_SET: Final = "StatefulSet"
 class Past(msgspec.Struct, frozen=True):
     """When workloads and lineages were moved last, in seconds since the epoch."""
 
-    workload_moved_s: Mapping[OwnerUid, float] = msgspec.field(default_factory=dict)
+    workload_moved_s: Mapping[ControllerId, float] = msgspec.field(default_factory=dict)
     lineage_moved_s: Mapping[str, float] = msgspec.field(default_factory=dict)
 
 
@@ -38,12 +38,12 @@ def lineage_of(pod: PodRecord) -> str:
 
 def past_of(migrations: Iterable[MigrationRecord]) -> Past:
     """Return what these Migrations say about moves that took place."""
-    workloads: dict[OwnerUid, float] = {}
+    workloads: dict[ControllerId, float] = {}
     lineages: dict[str, float] = {}
     for migration in filter(took_place, migrations):
         moved_s = migration.created_s if migration.finished_s is None else migration.finished_s
-        workload, lineage = migration.workload_uid, _lineage_after(migration)
-        if workload:
+        workload, lineage = migration.workload_id, _lineage_after(migration)
+        if workload is not None:
             workloads[workload] = max(moved_s, workloads.get(workload, moved_s))
         lineages[lineage] = max(moved_s, lineages.get(lineage, moved_s))
     return Past(workloads, lineages)

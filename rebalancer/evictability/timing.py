@@ -38,7 +38,7 @@ def old_enough(pod: PodRecord, context: Context) -> Refusal | None:
 def workload_has_rested(pod: PodRecord, context: Context) -> Refusal | None:
     moved = context.past.workload_moved_s
     standing = context.standing(pod) if moved and context.for_load else None
-    moved_s = moved.get(standing.uid) if standing is not None else None
+    moved_s = moved.get(standing.workload_id) if standing is not None else None
     if moved_s is None:
         return None
     ago_s, cooldown = context.now_s - moved_s, context.config.workload_cooldown

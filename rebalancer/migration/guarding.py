@@ -47,11 +47,11 @@ def workload_of(migration: MigrationRecord, snapshot: Snapshot) -> WorkloadRecor
     pod = snapshot.pods.get(migration.pod_uid)
     if pod is not None and (found := snapshot.top_workload(pod)) is not None:
         return found
-    controller = snapshot.workloads.get(migration.controller_uid)
+    controller = snapshot.workload(migration.controller_id)
     above = controller.owner if controller is not None else None
-    if above is not None and above.uid in snapshot.workloads:
-        return snapshot.workloads[above.uid]
-    return controller or snapshot.workloads.get(migration.workload_uid)
+    if above is not None and (top := snapshot.workload(above.within(migration.namespace))):
+        return top
+    return controller or snapshot.workload(migration.workload_id)
 
 
 def guarded_uid(migration: MigrationRecord, snapshot: Snapshot) -> OwnerUid:
@@ -105,7 +105,8 @@ def why_to_be_removed(
     """Return why one of our budgets has to go now; None lets it stand."""
     uid = guarded_by(budget)
     workload = snapshot.workloads.get(uid)
-    if workload is None:
+    # Anyone can put our label, with any uid, on a budget of their own.
+    if workload is None or workload.namespace != budget.namespace:
         return Refusal("WorkloadGone", "the workload that it guarded is not there")
     unguarded = why_unguarded(workload, snapshot, settings)
     if unguarded is not None:

@@ -8,7 +8,7 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from common.cluster.migrations import MigrationRecord, Step
@@ -47,7 +47,7 @@ def newcomers(scene: Scene) -> Sequence[PodRecord]:
     taken = _taken(scene)
     return [
         pod
-        for pod in candidates(scene.migration, scene.snapshot)
+        for pod in _of_the_controller(scene)
         if pod.uid not in taken and not pod.terminating and may_replace(scene.migration, pod)
     ]
 
@@ -59,11 +59,18 @@ def intruder(scene: Scene) -> PodRecord | None:
     of a move that was meant to go elsewhere.
     """
     migration, brought = scene.migration, _brought(scene)
-    for pod in candidates(migration, scene.snapshot):
+    for pod in _of_the_controller(scene):
         arrived = pod.node == migration.target and has_replaced(migration, pod)
         if arrived and not pod.terminating and pod.uid not in brought:
             return pod
     return None
+
+
+def _of_the_controller(scene: Scene) -> Iterable[PodRecord]:
+    """Return the pods with the Migration's key; of a controller that is gone, none is left."""
+    migration = scene.migration
+    gone = migration.controller_kind in READ_KINDS and scene.owner is None
+    return () if gone else candidates(migration, scene.snapshot)
 
 
 def _brought(scene: Scene) -> set[PodUid]:
@@ -105,7 +112,7 @@ def _beyond_the_set(scene: Scene) -> tuple[str, str] | None:
     owner, mine = scene.owner, _ordinal(scene.migration.pod_name)
     if owner is None:
         return None
-    ordinals = [_ordinal(pod.name) for pod in scene.snapshot.by_owner[owner.uid].values()]
+    ordinals = [_ordinal(pod.name) for pod in scene.snapshot.by_owner[owner.controller_id].values()]
     first = min((*ordinals, mine))
     if mine - first < owner.desired:
         return None
@@ -113,8 +120,8 @@ def _beyond_the_set(scene: Scene) -> tuple[str, str] | None:
 
 
 def _living(scene: Scene) -> Sequence[PodRecord]:
-    mine = scene.migration.pod_uid
-    found = scene.snapshot.by_owner[scene.migration.controller_uid].values()
+    mine, controller = scene.migration.pod_uid, scene.migration.controller_id
+    found = scene.snapshot.by_owner[controller].values() if controller is not None else ()
     return [pod for pod in found if not pod.terminating and not pod.finished and pod.uid != mine]
 
 
@@ -123,9 +130,7 @@ def _shared_out(scene: Scene) -> dict[str, PodRecord]:
     moves = _waiting(scene)
     taken = _taken(scene)
     pods = [
-        pod
-        for pod in candidates(scene.migration, scene.snapshot)
-        if pod.uid not in taken and not pod.terminating
+        pod for pod in _of_the_controller(scene) if pod.uid not in taken and not pod.terminating
     ]
     pairs = [(move, pod) for move in moves for pod in pods if _may_have_replaced(scene, move, pod)]
     shared: dict[str, PodRecord] = {}
@@ -143,7 +148,7 @@ def _waiting(scene: Scene) -> Sequence[MigrationRecord]:
     return [
         move
         for move in scene.snapshot.migrations.values()
-        if move.controller_uid == scene.migration.controller_uid
+        if move.controller_id == scene.migration.controller_id
         and move.open
         and not move.replacement_uid
         and _looks(scene, move)

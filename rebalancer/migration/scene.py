@@ -31,12 +31,12 @@ class Scene:
     @property
     def owner(self) -> WorkloadRecord | None:
         """Who makes the replacement; None if it is gone, or of a kind that is not read."""
-        return self.snapshot.workloads.get(self.migration.controller_uid)
+        return self.snapshot.workload(self.migration.controller_id)
 
     @property
     def workload(self) -> WorkloadRecord | None:
         """What a person would name as the owner."""
-        return self.snapshot.workloads.get(self.migration.workload_uid) or self.owner
+        return self.snapshot.workload(self.migration.workload_id) or self.owner
 
     @property
     def replacement(self) -> PodRecord | None:

@@ -105,7 +105,7 @@ class TemporaryPdbs:
         unguarded = why_unguarded(workload, snapshot, settings)
         if unguarded is not None or workload is None or settings is None:
             reason = unguarded or Refusal("NothingToGuard", "it has no workload")
-            return await self._without(guarded_uid(migration, snapshot), snapshot, reason)
+            return await self._without(migration, snapshot, reason)
         found = snapshot.budgets.get(f"{workload.namespace}/{temporary_pdb_name(workload.name)}")
         if found is None:
             return await self._create(workload, settings)
@@ -119,7 +119,8 @@ class TemporaryPdbs:
         uid = guarded_uid(migration, scene.snapshot)
         if not uid or uid in uids_in_use(scene.snapshot, besides=migration.name):
             return Proceed("Shared" if uid else "NothingToGuard")
-        return await self._without(uid, scene.snapshot, Refusal("Released", "the last move ended"))
+        released = Refusal("Released", "the last move ended")
+        return await self._without(migration, scene.snapshot, released)
 
     async def sweep(self, snapshot: Snapshot) -> None:
         """Remove what is expired, unused, or in the way of somebody else's budget."""
@@ -155,17 +156,28 @@ class TemporaryPdbs:
     def _noticed(self, _old: object, _new: object) -> None:
         self._changed.set()
 
-    async def _without(self, uid: OwnerUid, snapshot: Snapshot, reason: Refusal) -> Verdict:
-        """Make sure that no budget of ours stands for a workload."""
-        for namespace, name in self._standing(uid, snapshot):
+    async def _without(
+        self, migration: MigrationRecord, snapshot: Snapshot, reason: Refusal
+    ) -> Verdict:
+        """Make sure that no budget of ours stands for the workload that is moved."""
+        uid = guarded_uid(migration, snapshot)
+        for namespace, name in self._standing(uid, migration.namespace, snapshot):
             trouble = await self._remove(namespace, name, reason)
             if trouble is not None:
                 return Fail(trouble) if trouble.for_good else Wait(trouble, RETRY_S)
         self._made.pop(uid, None)
         return Proceed(reason.name, reason.words)
 
-    def _standing(self, uid: OwnerUid, snapshot: Snapshot) -> Iterable[tuple[str, str]]:
-        seen = {(b.namespace, b.name) for b in snapshot.budgets.values() if guards(b, uid)}
+    def _standing(
+        self, uid: OwnerUid, namespace: str, snapshot: Snapshot
+    ) -> Iterable[tuple[str, str]]:
+        """Return where our budget of a workload stands.
+
+        In another namespace a budget with this label is not ours to wait for: anyone can
+        write one that cannot be deleted.
+        """
+        near = (b for b in snapshot.budgets.values() if b.namespace == namespace)
+        seen = {(b.namespace, b.name) for b in near if guards(b, uid)}
         made = self._made.get(uid)
         return sorted(seen if made is None else {*seen, made})
 

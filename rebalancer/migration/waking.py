@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 
 from common.cluster.migrations import MigrationRecord, Step
-from common.cluster.records import NodeRecord, PodRecord
+from common.cluster.records import ControllerId, NodeRecord, PodRecord
 from common.cluster.state import ClusterState
 from common.cluster.storage import LeaseRecord
 from common.cluster.workloads import BudgetRecord, WorkloadRecord
@@ -19,6 +19,7 @@ from common.config import Strategy
 from common.contract import under_maintenance
 
 Wake = Callable[[str], None]
+Mark = str | ControllerId | None
 
 
 class Waker:
@@ -28,7 +29,7 @@ class Waker:
         self._wake = wake
         self._wake_soon = wake_soon
         self._open: dict[str, MigrationRecord] = {}
-        self._by_mark: dict[str, set[str]] = defaultdict(set)
+        self._by_mark: dict[Mark, set[str]] = defaultdict(set)
         for migration in state.migrations.records.freeze().values():
             self._on_migration(None, migration)
         state.migrations.listen(self._on_migration)
@@ -60,14 +61,13 @@ class Waker:
         for pod in (old, new):
             if pod is None:
                 continue
-            owner = pod.owner.uid if pod.owner is not None else ""
-            for mark in (pod.uid, owner, pod.key):
+            for mark in (pod.uid, pod.controller_id, pod.key):
                 self._wake_all(self._by_mark.get(mark, ()))
 
     def _on_workload(self, old: WorkloadRecord | None, new: WorkloadRecord | None) -> None:
         for found in (old, new):
             if found is not None:
-                self._wake_all(self._by_mark.get(found.uid, ()))
+                self._wake_all(self._by_mark.get(found.controller_id, ()))
 
     def _on_budget(self, old: BudgetRecord | None, new: BudgetRecord | None) -> None:
         found = new or old
@@ -106,15 +106,15 @@ class Waker:
             self._wake(name)
 
 
-def _marks(migration: MigrationRecord) -> Iterator[str]:
+def _marks(migration: MigrationRecord) -> Iterator[Mark]:
     """Yield what a change must have in common with a Migration to matter to it."""
     yield from (migration.pod_uid, migration.namespace, *migration.needs)
-    if migration.controller_uid:
-        yield migration.controller_uid
+    if migration.controller_id is not None:
+        yield migration.controller_id
     else:
         yield f"{migration.namespace}/{migration.replacement_name}"
-    if migration.workload_uid:
-        yield migration.workload_uid
+    if migration.workload_id is not None:
+        yield migration.workload_id
 
 
 def _is_emptied(node: NodeRecord | None) -> bool:

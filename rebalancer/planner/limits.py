@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from common.cluster.migrations import MigrationRecord
-from common.cluster.records import OwnerUid
+from common.cluster.records import ControllerId
 from rebalancer.evictability import Ledger, Purpose
 from rebalancer.limits import at_once, purpose_of, replicas_of
 from rebalancer.planner.movable import Movable
@@ -35,8 +35,8 @@ class Running:
         """Moves for load, as those under way and those of this cycle."""
         self.sources: Counter[int] = Counter()
         self.targets: Counter[int] = Counter()
-        self.workloads: Counter[OwnerUid] = Counter()
-        self.sets: Counter[OwnerUid] = Counter()
+        self.workloads: Counter[ControllerId] = Counter()
+        self.sets: Counter[ControllerId] = Counter()
         for record in () if alone else problem.snapshot.migrations.values():
             if record.open:
                 self._count_open(record)
@@ -55,10 +55,10 @@ class Running:
         if m.stateful and m.group is not None:
             self.sets[m.group] += sign
 
-    def workload(self, m: Movable) -> OwnerUid | None:
-        """Return what a person would name as the owner, by uid."""
+    def workload(self, m: Movable) -> ControllerId | None:
+        """Return what a person would name as the owner."""
         found = self.problem.snapshot.top_workload(m.pod)
-        return found.uid if found is not None else m.group
+        return found.controller_id if found is not None else m.group
 
     def replicas(self, m: Movable) -> int:
         return replicas_of(m.pod, self.problem.snapshot)
@@ -69,8 +69,8 @@ class Running:
             self.sources[rows[record.source]] += 1
         if record.target in rows:
             self.targets[rows[record.target]] += 1
-        if record.workload_uid:
-            self.workloads[record.workload_uid] += 1
+        if record.workload_id is not None:
+            self.workloads[record.workload_id] += 1
         if purpose_of(record) is Purpose.LOAD:
             self.namespaces[record.namespace] += 1
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from common.cluster.records import OwnerUid, PodRecord
+from common.cluster.records import ControllerId, PodRecord
 from common.cluster.snapshot import NodeView
 from common.contract import DELETION_COST
 from rebalancer.planner.instance import Floats
@@ -44,9 +44,9 @@ class Movable(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     cost: Cost
 
     @property
-    def group(self) -> OwnerUid | None:
+    def group(self) -> ControllerId | None:
         """Whose replica it is; a bare pod is nobody's."""
-        return self.pod.owner.uid if self.pod.owner is not None else None
+        return self.pod.controller_id
 
     @property
     def turn(self) -> tuple[float, float]:

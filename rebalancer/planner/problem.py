@@ -238,7 +238,9 @@ class Problem:
         if not self._past.lineage_moved_s and not self._past.workload_moved_s:
             return 0.0
         top = self.snapshot.top_workload(pod)
-        workload = self._past.workload_moved_s.get(top.uid, 0.0) if top is not None else 0.0
+        workload = (
+            self._past.workload_moved_s.get(top.controller_id, 0.0) if top is not None else 0.0
+        )
         return max(workload, self._past.lineage_moved_s.get(lineage_of(pod), 0.0))
 
     def _flags(self, names: Iterable[NodeName]) -> Flags:

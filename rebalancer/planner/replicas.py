@@ -15,7 +15,7 @@ from typing import Final, Self
 
 import numpy as np
 
-from common.cluster.records import OwnerUid
+from common.cluster.records import ControllerId
 from rebalancer.planner.instance import Flags, Ints
 from rebalancer.planner.movable import Movable
 from rebalancer.planner.problem import Problem
@@ -55,7 +55,7 @@ class Census:
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
-        self._groups: dict[OwnerUid, Standing] = {}
+        self._groups: dict[ControllerId, Standing] = {}
         views = (problem.snapshot.nodes[name] for name in problem.nodes)
         labels = [view.node.labels.get(ZONE, "") for view in views]
         numbers = {zone: number for number, zone in enumerate(sorted(set(labels) - {""}))}
@@ -87,8 +87,8 @@ class Replicas:
 
     def __init__(self, census: Census) -> None:
         self._census = census
-        self._hosts: dict[OwnerUid, Counter[int]] = {}
-        self._zones: dict[OwnerUid, Counter[int]] = {}
+        self._hosts: dict[ControllerId, Counter[int]] = {}
+        self._zones: dict[ControllerId, Counter[int]] = {}
 
     def hosts_free_of(self, m: Movable, gone: Collection[Movable] = ()) -> Flags | None:
         """Return the rows where one more replica is not more than any host has.

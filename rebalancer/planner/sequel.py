@@ -25,7 +25,7 @@ from rebalancer.goals import Empty, Goal, Spread
 from rebalancer.planner.problem import Demand
 from rebalancer.strategies import Assessment, Assessor
 
-G = TypeVar("G", bound=str)
+G = TypeVar("G")
 
 
 def demand_after(demand: Demand, goes: Mapping[PodUid, NodeName], evaluations: int) -> Demand:
@@ -65,7 +65,7 @@ def _snapshot_after(snapshot: Snapshot, moved: Mapping[PodUid, PodRecord]) -> Sn
     nodes = dict(snapshot.nodes)
     for name in touched:
         nodes[name] = _view_after(nodes[name], name, moved)
-    owners = {uid: pod.owner.uid for uid, pod in moved.items() if pod.owner is not None}
+    owners = {uid: group for uid, pod in moved.items() if (group := pod.controller_id) is not None}
     return msgspec.structs.replace(
         snapshot,
         nodes=nodes,

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from itertools import islice
 from typing import Final
 
-from common.cluster.records import NodeName, PodRecord
+from common.cluster.records import ControllerId, NodeName, PodRecord
 from common.cluster.shapes import PodShape
 from common.cluster.snapshot import Snapshot
 from common.fit import Leave, Terminate, World, replacement
@@ -90,9 +90,9 @@ class Reach:
 
     def _kinds(self, givers: Sequence[NodeName]) -> Iterator[PodRecord]:
         """Yield one movable pod of each controller, from the first of the nodes on."""
-        seen: set[str] = set()
+        seen: set[ControllerId | str] = set()
         for pod in islice(self._pods(givers), JUDGED):
-            kind = pod.owner.uid if pod.owner is not None else pod.uid
+            kind = pod.controller_id or pod.uid
             if kind not in seen and self._evictable(pod):
                 seen.add(kind)
                 yield pod

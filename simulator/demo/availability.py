@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from common.cluster.records import OwnerUid, PodRecord, PodUid
+from common.cluster.records import ControllerId, PodRecord, PodUid
 from common.cluster.snapshot import Snapshot
 
 
@@ -27,9 +27,9 @@ class Availability:
     """Counts available replicas by owner, and remembers the fewest since the beginning."""
 
     def __init__(self) -> None:
-        self._available: dict[OwnerUid, set[PodUid]] = defaultdict(set)
-        self._at_first: dict[OwnerUid, int] = {}
-        self._fewest: dict[OwnerUid, int] = {}
+        self._available: dict[ControllerId, set[PodUid]] = defaultdict(set)
+        self._at_first: dict[ControllerId, int] = {}
+        self._fewest: dict[ControllerId, int] = {}
 
     def begin(self) -> None:
         """Take what is available now for the whole."""
@@ -39,9 +39,9 @@ class Availability:
     def on_pod(self, old: PodRecord | None, new: PodRecord | None) -> None:
         """Take in a change of a pod."""
         pod = new or old
-        if pod is None or pod.owner is None:
+        owner = pod.controller_id if pod is not None else None
+        if pod is None or owner is None:
             return
-        owner = pod.owner.uid
         if new is not None and new.ready and not new.terminating:
             self._available[owner].add(new.uid)
         else:
@@ -59,12 +59,12 @@ class Availability:
         return sorted(found)
 
 
-def _name(owner: OwnerUid, snapshot: Snapshot) -> str:
-    workload = snapshot.workloads.get(owner)
+def _name(owner: ControllerId, snapshot: Snapshot) -> str:
+    workload = snapshot.workload(owner)
     if workload is None:
-        return str(owner)
-    above = snapshot.workloads.get(workload.owner.uid) if workload.owner is not None else None
-    return (above or workload).name
+        return owner.uid
+    above = workload.owner.within(owner.namespace) if workload.owner is not None else None
+    return (snapshot.workload(above) or workload).name
 
 
 def in_words(missing: list[Missing]) -> str:

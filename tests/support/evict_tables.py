@@ -28,7 +28,7 @@ from common.cluster.objects import (
     ReplicationController,
     StatefulSet,
 )
-from common.cluster.records import OwnerUid, PodRecord
+from common.cluster.records import PodRecord
 from common.cluster.state import ClusterState
 from common.cluster.storage_objects import PersistentVolume, PersistentVolumeClaim
 from common.config import RebalancerConfiguration
@@ -102,9 +102,10 @@ class EvictWorld:
         """Return when the workload and the pod's lineage were moved, if the row says so."""
         moved, now_s = self.row.get("moved", {}), NOW.timestamp()
         top = self.state.snapshot().top_workload(self.pod)
-        uid = top.uid if top is not None else self.pod.owner.uid if self.pod.owner else ""
+        workload = top.controller_id if top is not None else self.pod.controller_id
+        ago_s = moved.get("workload")
         return Past(
-            {OwnerUid(uid): now_s - ago for ago in (moved.get("workload"),) if ago is not None},
+            {workload: now_s - ago_s} if workload is not None and ago_s is not None else {},
             {lineage_of(self.pod): now_s - ago for ago in (moved.get("lineage"),) if ago},
         )
 
@@ -160,6 +161,9 @@ class EvictWorld:
         ready = arguments.pop("ready", True)
         stamp = _ago(arguments.pop("age", HOUR_S))
         metadata: Manifest = {"ownerReferences": arguments.pop("owners", None)}
+        said = arguments.pop("says", None)
+        if said is not None and owner is not None:
+            metadata["ownerReferences"], owner = [{**owner_reference(owner), **said}], None
         if arguments.pop("terminating", False):
             metadata["deletionTimestamp"] = NOW.isoformat()
         container = arguments.pop("container", {})

@@ -49,13 +49,14 @@ class IntentWorld:
         kind: str = "ReplicaSet",
         node: str = "",
         index: int | None = None,
+        namespace: str = "shop",
     ) -> str:
         """Create a pod and return its uid; an empty owner makes a bare one."""
         uid = f"pod-{next(self._numbers)}"
         reference = OwnerReference(kind=kind, name=owner, uid=owner, controller=True)
         meta = ObjectMeta(
             name=name or uid,
-            namespace="shop",
+            namespace=namespace,
             uid=uid,
             creation_timestamp=self.now(),
             owner_references=[reference] if owner else None,

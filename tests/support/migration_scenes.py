@@ -100,11 +100,12 @@ class SceneWorld:
             self.state.replica_sets.upsert(wire(ReplicaSet, whole))
 
     def _pod(self, name: str, given: Row) -> None:
-        owner = {"kind": self.kind, "name": "web", "uid": "u-web", "controller": True}
+        kind = given.get("kind", self.kind)
+        owner = {"kind": kind, "name": "web", "uid": "u-web", "controller": True}
         bare = self.kind == "none" or given.get("owner") == "none"
         meta = {
             "name": given.get("name", name),
-            "namespace": "default",
+            "namespace": given.get("namespace", "default"),
             "uid": name,
             "labels": {"app": "web"},
             "creationTimestamp": _ago(given.get("age", HOUR_S)),

@@ -137,8 +137,9 @@ class Replay:
 
     def piled_up(self) -> Iterator[str]:
         moved = [m for m in self.plan.moves if m.source not in self.emptied]
-        for uid in sorted({o.uid for m in moved if (o := self.snapshot.pods[m.uid].owner)}):
-            pods = [p for p in self.snapshot.by_owner[uid].values() if p.node]
+        owners = {self.snapshot.pods[m.uid].controller_id for m in moved}
+        for owner in sorted(found for found in owners if found is not None):
+            pods = [p for p in self.snapshot.by_owner[owner].values() if p.node]
             goes = {m.uid: m.target for m in moved}
             if any(self.plan_moves_for_maintenance(p) for p in pods):
                 continue
@@ -147,7 +148,7 @@ class Replay:
                 then = Counter(place(goes.get(p.uid, p.node)) for p in pods)
                 del then[""]
                 if max(then.values(), default=0) > max(now.values(), default=1):
-                    yield f"replicas of {uid} pile up"
+                    yield f"replicas of {owner.uid} pile up"
 
     def plan_moves_for_maintenance(self, pod: PodRecord) -> bool:
         return any(m.uid == pod.uid and m.source in self.emptied for m in self.plan.moves)

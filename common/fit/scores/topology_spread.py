@@ -102,7 +102,7 @@ def _controllers_selector(ask: Question) -> Selector:
     owner = ask.pod.owner
     if owner is None or owner.kind not in _SPREADING:
         return NOTHING
-    controller = ask.world.snapshot.workloads.get(owner.uid)
+    controller = ask.world.snapshot.workload(owner.within(ask.pod.namespace))
     return controller.selector if controller is not None else NOTHING
 
 

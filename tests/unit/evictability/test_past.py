@@ -8,12 +8,13 @@ import pytest
 
 from common.cluster.interning import Interner
 from common.cluster.migrations import Migration, MigrationRecord, migration_record
-from common.cluster.records import OwnerUid, pod_record
+from common.cluster.records import ControllerId, OwnerUid, pod_record
 from rebalancer.evictability import Past, lineage_of, past_of
 from simulator import build
 from tests.support.wire import stamped, wire, wire_pod
 
 EIGHT = 1_794_816_000.0  # 2026-11-16T08:00:00Z
+WEB = ControllerId("shop", "Deployment", OwnerUid("u-web"))
 
 
 def migration(
@@ -43,15 +44,13 @@ def done(minute: int, replacement: str = "u-b") -> dict[str, Any]:
 
 
 def test_a_finished_move_is_remembered_by_workload_and_by_replacement() -> None:
-    assert past_of([migration(status=done(3))]) == Past(
-        {OwnerUid("u-web"): EIGHT + 180}, {"u-b": EIGHT + 180}
-    )
+    assert past_of([migration(status=done(3))]) == Past({WEB: EIGHT + 180}, {"u-b": EIGHT + 180})
 
 
 def test_the_latest_move_of_a_workload_counts() -> None:
     moves = [migration(status=done(minute, f"u-{minute}")) for minute in (3, 9, 5)]
     found = past_of(moves)
-    assert found.workload_moved_s == {"u-web": EIGHT + 540}
+    assert found.workload_moved_s == {WEB: EIGHT + 540}
     assert len(found.lineage_moved_s) == 3
 
 
@@ -91,11 +90,11 @@ def test_what_was_never_evicted_was_not_moved(phase: str) -> None:
 def test_a_completed_move_without_replacement_still_moved_its_workload() -> None:
     status = {"phase": "Completed", "finishedAt": "2026-11-16T08:03:00Z"}
     found = past_of([migration(status=status)])
-    assert found.workload_moved_s == {"u-web": EIGHT + 180}
+    assert found.workload_moved_s == {WEB: EIGHT + 180}
 
 
 def test_a_move_that_was_not_needed_any_more_before_the_eviction_moved_nothing() -> None:
     status = {"phase": "Completed", "outcome": "NotReplaced", "finishedAt": "2026-11-16T08:03:00Z"}
     assert past_of([migration(status=status)]) == Past()
     evicted = {**status, "evictedAt": "2026-11-16T08:02:00Z"}
-    assert past_of([migration(status=evicted)]).workload_moved_s == {"u-web": EIGHT + 180}
+    assert past_of([migration(status=evicted)]).workload_moved_s == {WEB: EIGHT + 180}

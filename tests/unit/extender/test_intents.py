@@ -551,3 +551,32 @@ async def test_many_generations_leave_nothing_behind() -> None:
     slots = intents._slots
     left = (slots._by_name, slots._by_key, slots._by_pod, intents._gone)
     assert [*left, intents._ended, intents._spoken_for] == [{}] * 6
+
+
+def test_a_pod_of_another_namespace_takes_no_slot_by_a_forged_owner() -> None:
+    world = IntentWorld()
+    name = world.move(world.pod(node="n1"))
+    thief = world.pod(namespace="thief")
+    assert world.ask(thief) is None
+    assert world.intents.source_of(world.record(thief)) is None
+    world.bind(thief, "n2")
+    assert world.states() == {name: "open"}
+    assert world.target(world.pod()) == "n2"
+
+
+def test_a_pod_of_another_kind_takes_no_slot_by_the_same_uid() -> None:
+    world = IntentWorld()
+    name = world.move(world.pod(node="n1"))
+    forged = world.pod(kind="ReplicationController")
+    assert world.ask(forged) is None
+    world.bind(forged, "n2")
+    assert world.states() == {name: "open"}
+
+
+def test_a_restart_does_not_take_a_forged_pod_for_the_replacement() -> None:
+    world = IntentWorld()
+    moved = world.pod(node="n1")
+    name = world.move(moved)
+    world.delete(moved)
+    world.pod(namespace="thief", node="n2")
+    assert world.states(world.restarted()) == {name: "open"}

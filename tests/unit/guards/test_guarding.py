@@ -342,3 +342,14 @@ def test_the_budget_selects_exactly_the_workload_s_pods(requirements: list[Requi
     workload = msgspec.structs.replace(World().web, selector=selector)
     wired = budget_for(workload, ONE, NOW_S)["spec"]["selector"]
     assert from_label_selector(msgspec.convert(wired, LabelSelector)) == selector
+
+
+def test_our_label_on_a_budget_of_another_namespace_is_believed_by_nobody() -> None:
+    world = World()
+    world.migrate()
+    made = build.pdb("web-rescheduler-pdb", match={"app": "web"}, min_available=1)
+    made["metadata"]["namespace"] = "other"
+    ends = {EXPIRES: micro_time(NOW_S + 60)}
+    whole = stamped(made, generation=1, labels={TEMPORARY_PDB_LABEL: WEB}, annotations=ends)
+    world.state.budgets.upsert(wire(PodDisruptionBudget, whole))
+    assert world.removed("other/web-rescheduler-pdb") == "WorkloadGone"

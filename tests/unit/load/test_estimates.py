@@ -82,6 +82,14 @@ def test_pods_of_another_workload_are_no_siblings(world: LoadWorld) -> None:
     assert world.pod_load("web-0").basis is Basis.SPEC
 
 
+def test_the_uid_of_another_kind_makes_no_sibling(world: LoadWorld) -> None:
+    world.pod("forged", "n2", owner="web", owner_kind="StatefulSet")
+    world.measure({"n2": (2000.0, 2000.0)}, {"forged": (1500.0, 1500.0)})
+    world.pod("web-0", "n1", owner="web", scheduled_s=world.now_s, requests=("1", "1Gi"))
+
+    assert world.pod_load("web-0").basis is Basis.SPEC
+
+
 def test_static_pods_of_one_node_are_no_siblings(world: LoadWorld) -> None:
     world.pod("etcd", owner="n1", owner_kind="Node")
     world.measure({"n1": (2000.0, 2000.0)}, {"etcd": (1500.0, 1500.0)})
