@@ -73,12 +73,12 @@ async def _print_once(observer: Observer, options: LookOptions, clock: Clock) ->
         raise StartError(f"no picture of the cluster within {options.wait:g} s: {why}") from None
     belief = await observer.look()
     if options.output == "json":
-        sys.stdout.write(as_json(belief, observer.source) + "\n")
+        sys.stdout.write(as_json(belief) + "\n")
     else:
-        print_out(as_table(belief, observer.source))
+        print_out(as_table(belief))
 
 
-def as_json(belief: Belief, source: str) -> str:
+def as_json(belief: Belief) -> str:
     """Return the belief for machines."""
     nodes = [
         {
@@ -95,12 +95,12 @@ def as_json(belief: Belief, source: str) -> str:
         }
         for load in _by_load(belief)
     ]
-    return msgspec.json.encode({"source": source, "nodes": nodes}).decode()
+    return msgspec.json.encode({"source": belief.source.asked, "nodes": nodes}).decode()
 
 
-def as_table(belief: Belief, source: str) -> Table:
+def as_table(belief: Belief) -> Table:
     """Return the belief for people: the most loaded node first."""
-    table = Table(box=None, header_style="bold", caption=_caption(belief, source))
+    table = Table(box=None, header_style="bold", caption=_caption(belief))
     for title in ("node", "cpu", "memory", "pods", "of them estimated", "unknown because"):
         table.add_column(title, justify="right" if title.startswith(("pods", "of")) else "left")
     for load in _by_load(belief):
@@ -122,9 +122,10 @@ def _by_load(belief: Belief) -> list[NodeLoad]:
     return sorted(belief.load.nodes.values(), key=lambda load: (-height(load), load.name))
 
 
-def _caption(belief: Belief, source: str) -> str:
+def _caption(belief: Belief) -> str:
     known = len(belief.load.nodes) - belief.load.unknown
-    return f"{known} of {len(belief.load.nodes)} nodes known, usage from {source}"
+    found = f"{known} of {len(belief.load.nodes)} nodes known, usage from {belief.source.asked}"
+    return f"{found} (no metrics: {belief.source.why})" if belief.source.without_metrics else found
 
 
 def _bar(percent: float) -> Text:

@@ -3,6 +3,10 @@
 Watches fill the state; a source is sampled every `usageInterval` into the load book. Both
 programs look at the cluster through here, so they believe the same of the same cluster.
 A source that fails is asked again; its nodes become unknown as their samples age.
+
+Where `auto` finds no metrics, it looks for them again every `usageInterval` and takes them up
+when they are there. Until then the rebalancer plans on requests, which it says and does not act
+on; to an extender, which cannot show a plan to anybody first, all nodes are unknown.
 """
 
 from __future__ import annotations
@@ -34,8 +38,8 @@ from common.load import (
     LoadView,
 )
 from common.metrics import Metrics
-from common.usage import SourceKind, UsageError, UsageSource
-from common.usage.auto import open_source
+from common.usage import MEASURED, SourceChoice, SourceKind, UsageError, UsageSource
+from common.usage.auto import choose_source, open_source
 from common.usage.prometheus import PrometheusSettings, Queries
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
@@ -49,6 +53,9 @@ class Belief(NamedTuple):
 
     snapshot: Snapshot
     load: LoadView
+    source: SourceChoice = MEASURED
+    trouble: str = ""
+    """Why usage was not read the last time; empty if it was."""
 
 
 class Observer:
@@ -63,8 +70,13 @@ class Observer:
         metrics: Metrics,
         readings: Sequence[Reading] | None = None,
         breathe: Breathe = go_on,
+        requests_stand_in: bool = True,
     ) -> None:
-        """`breathe` is called often by threads that work on all pods, and may pause them."""
+        """`breathe` is called often by threads that work on all pods, and may pause them.
+
+        `requests_stand_in` says whether load is what pods request where `auto` finds no
+        metrics; otherwise all nodes are unknown then.
+        """
         self._client = client
         self._config = config
         self._clock = clock
@@ -74,7 +86,8 @@ class Observer:
         self._turn = asyncio.Lock()
         self._sampled = asyncio.Event()
         self._trouble = ""
-        self.source: str = config.usage_source.value
+        self._requests_stand_in = requests_stand_in
+        self.source = SourceChoice(configured=config.usage_source, asked=config.usage_source)
         """Which source is asked; what `auto` turned out to mean is known after the start."""
         self.reader: Final = ClusterReader(
             client,
@@ -91,6 +104,10 @@ class Observer:
         )
         self._took = metrics.gauge(
             "usage_sample_timestamp_seconds", "When usage was last read, as seconds of Unix time."
+        )
+        self._missing = metrics.gauge(
+            "usage_missing",
+            "1 while `usageSource: auto` finds no metrics.",
         )
         self._unknown = metrics.gauge(
             "nodes_unknown", "Nodes whose load is not known, at the last look."
@@ -118,11 +135,12 @@ class Observer:
         `predecessors` says what the pods used that some of the pods replaced.
         """
         snapshot, now_s = self.reader.state.snapshot(), self._clock.now()
+        source, trouble = self.source, self._trouble
         book = self._book or LoadBook(load_settings(self._config))
         load = await self._in_turn(book.view, snapshot, now_s, predecessors, self._breathe)
         self._unknown.set(load.unknown)
         self._levels.saw(load)
-        return Belief(snapshot, load)
+        return Belief(snapshot, load, source, trouble)
 
     def why_not_ready(self) -> str | None:
         """Say what is missing before the cluster is known."""
@@ -138,28 +156,52 @@ class Observer:
         )
         while True:
             try:
+                choice = await choose_source(self._config.usage_source, self._client)
                 async with open_source(
-                    self._config.usage_source,
+                    choice.asked,
                     self._client,
                     nodes=lambda: [v.node for v in self.reader.state.snapshot().nodes.values()],
                     prometheus=prometheus_settings(self._config.prometheus),
                     clock=self._clock,
                     breathe=self._breathe,
                 ) as source:
-                    await self._sample_from(source)
+                    await self._sample_from(source, choice)
             except UsageError as error:
                 self._failed(error)
                 await self._clock.sleep(backoff.next_s())
 
-    async def _sample_from(self, source: UsageSource) -> None:
-        self.source = source.name
-        from_requests = source.name == SourceKind.REQUESTS
+    def _use(self, choice: SourceChoice) -> LoadBook:
+        """Begin with a source; what another one has said is not mixed with what it says."""
+        self.source = choice
+        self._missing.set(choice.without_metrics)
+        from_requests = choice.asked is SourceKind.REQUESTS and (
+            self._requests_stand_in or not choice.without_metrics
+        )
         self._book = LoadBook(load_settings(self._config), from_requests=from_requests)
+        if choice.without_metrics:
+            log.warning("no metrics: nothing is moved or scored for load", why=choice.why)
+        else:
+            log.info("usage source chosen", source=choice.asked.value, why=choice.why)
+        return self._book
+
+    async def _sample_from(self, source: UsageSource, choice: SourceChoice) -> None:
+        """Sample for ever; where there are no metrics, until there are some."""
+        book, measures = self._use(choice), choice.asked is not SourceKind.REQUESTS
         while True:
-            if await self._sample_once(source, self._book) and not from_requests:
+            if await self._sample_once(source, book) and measures:
                 for listener in self._listeners:
                     listener()
             await self._clock.sleep(self._config.usage_interval.seconds)
+            if choice.without_metrics and await self._metrics_appeared():
+                return
+
+    async def _metrics_appeared(self) -> bool:
+        """Look for metrics; on doubt there are still none, which has been said."""
+        try:
+            choice = await choose_source(self._config.usage_source, self._client)
+        except UsageError:
+            return False
+        return not choice.without_metrics
 
     async def _sample_once(self, source: UsageSource, book: LoadBook) -> bool:
         """Take a round of measurements in; tell whether there was one."""

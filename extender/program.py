@@ -119,7 +119,13 @@ class _Parts:
         breathe: Callable[[], None],
     ) -> _Parts:
         observer = Observer(
-            client, config, clock=clock, metrics=metrics, readings=READ, breathe=breathe
+            client,
+            config,
+            clock=clock,
+            metrics=metrics,
+            readings=READ,
+            breathe=breathe,
+            requests_stand_in=False,
         )
         reader, state = observer.reader, observer.reader.state
         intents = Intents(state.snapshot, clock=clock, metrics=metrics)

@@ -29,6 +29,7 @@ from common.config import Mode, RebalancerConfiguration, Strategy
 from common.load import Load
 from common.metrics import Metrics
 from common.observer import Belief
+from common.usage import SourceKind
 from rebalancer.choosing import (
     Chain,
     Choice,
@@ -42,6 +43,7 @@ from rebalancer.choosing import (
     set_aside,
     stale_nodes,
     touched_by,
+    without_metrics,
 )
 from rebalancer.deciding import Decision
 from rebalancer.episode import EpisodeBook
@@ -49,6 +51,7 @@ from rebalancer.planner import Move, Plan
 from rebalancer.reasons import Refusal
 from rebalancer.revalidation import Revalidated
 from rebalancer.showing import Show, noted
+from rebalancer.usage_events import UsageEvents
 from rebalancer.waking import Bell, Due, until_of_age
 from rebalancer.writing import Answer, Unseen, Written, predicted_use, spec_of
 
@@ -138,6 +141,7 @@ class Daemon:
         steering: Steering | None = None,
         leads: Callable[[], bool] = lambda: True,
         dry_run: bool = False,
+        usage_events: UsageEvents | None = None,
     ) -> None:
         """`config` and `leads` are asked anew before each act."""
         self._observer = observer
@@ -151,8 +155,10 @@ class Daemon:
         self._steering = steering or Unsteered()
         self._leads = leads
         self._dry_run = dry_run
+        self._usage_events = usage_events
         self._decider: Deciding | None = None
         self._decided_for = config()
+        self._asked: SourceKind | None = None
         self._latest: Belief | None = None
         self._looked_s = 0.0
         self._under_way: frozenset[str] = frozenset()
@@ -227,6 +233,8 @@ class Daemon:
         # Noted first: a look that fails must not be due again at once.
         self._looked_s = began_s = self._clock.now()
         belief = await self.believe()
+        if self._usage_events is not None:
+            self._usage_events.saw(belief)
         decider = self._deciding(belief)
         started_s = self._clock.monotonic()
         decision = await asyncio.to_thread(decider.decide, belief, began_s)
@@ -236,7 +244,7 @@ class Daemon:
             decision.plan,
             self._config(),
             dry_run=self._dry_run,
-            refusal=self._steering.may_plan(),
+            refusal=without_metrics(belief) or self._steering.may_plan(),
         )
         choice = set_aside(choice, self._objections(belief, pools))
         plan = noted(decision.plan, (*self._steering.notes(), *choice.notes))
@@ -268,9 +276,11 @@ class Daemon:
     def _deciding(self, belief: Belief) -> Deciding:
         """Return the decider; nodes that moves touch, or touched until now, count anew."""
         config = self._config()
-        if self._decider is None or judges_differently(self._decided_for, config):
+        asked, before = belief.source.asked, self._decided_for
+        # What was counted on requests says nothing about samples.
+        if self._decider is None or self._asked is not asked or judges_differently(before, config):
             self._decider = self._decider_factory(config)
-        self._decided_for = config
+        self._decided_for, self._asked = config, asked
         migrations = belief.snapshot.migrations
         still = frozenset(name for name, found in migrations.items() if found.open)
         ended = self._under_way - still

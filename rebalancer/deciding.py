@@ -9,7 +9,7 @@ seen broken, and the fit index. It works in one thread at a time and does no I/O
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -49,8 +49,9 @@ class Decider:
         """Return the plan for this moment; `at_once` takes the samples at hand for enough."""
         demand = self._demand(belief, as_if_done(belief), now_s, at_once=at_once)
         plan, waiting = make_plan(demand), demand.assessment.waiting
-        notes = (*plan.notes, *(each.words for each in waiting))
-        return Decision(demand.assessment, msgspec.structs.replace(plan, notes=notes))
+        notes = (*_usage_notes(belief), *plan.notes, *(each.words for each in waiting))
+        made = msgspec.structs.replace(plan, notes=notes, source=belief.source)
+        return Decision(demand.assessment, made)
 
     def observe(self, belief: Belief, now_s: float) -> None:
         """Count which goals are broken in this sample, and plan nothing."""
@@ -86,6 +87,18 @@ class Decider:
             budgets=context.budgets,
             settings=PlannerSettings.of(config),
         )
+
+
+def _usage_notes(belief: Belief) -> Iterator[str]:
+    """Say what load rests on, where that is not what its reader expects."""
+    source = belief.source
+    if source.without_metrics:
+        yield (
+            f"No metrics: {source.why}. In this plan load is what pods request, "
+            "and only maintenance is carried out."
+        )
+    elif belief.trouble and belief.load.resting:
+        yield f"Usage is not read: {belief.trouble}."
 
 
 def _gates(context: Context) -> Judge:

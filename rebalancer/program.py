@@ -22,10 +22,10 @@ from common.connecting import connected
 from common.health import Health
 from common.kube.client import KubeClient
 from common.kube.errors import Forbidden, NotFound
-from common.kube.events import EventSettings, Recorder
+from common.kube.events import EventSettings, ObjectRef, Recorder
 from common.kube.leader import ElectionSettings, Elector
 from common.kube.own import own_identity, own_namespace
-from common.kube.resources import MIGRATIONS
+from common.kube.resources import LEASES, MIGRATIONS
 from common.metrics import Metrics
 from common.observer import Observer
 from common.program import Announce, FlagError, Options, StartError
@@ -41,6 +41,7 @@ from rebalancer.once import plan_once, show
 from rebalancer.reload import ConfigSource
 from rebalancer.showing import plan_page
 from rebalancer.steering import SteeringRules
+from rebalancer.usage_events import UsageEvents
 from rebalancer.waking import Bell, Due
 from rebalancer.writing import MigrationWriter
 
@@ -146,6 +147,22 @@ class _Parts:
             resting=lambda: self.daemon.resting(),
             belief=lambda: self.daemon.latest,
         )
+        self._recorder = Recorder(
+            client,
+            program="evenkeel-rebalancer",
+            identity=identity,
+            settings=EventSettings(),
+            clock=clock,
+            metrics=metrics,
+            rng=random.Random(),
+        )
+        lease = ObjectRef(
+            api_version=LEASES.api_version,
+            kind=LEASES.kind,
+            namespace=_namespace(config),
+            name=config.leader_election.name,
+        )
+        usage_events = UsageEvents(self._recorder, lease, clock=clock)
         self.daemon = Daemon(
             observer=observer,
             snapshot=state.snapshot,
@@ -158,15 +175,7 @@ class _Parts:
             steering=steering,
             leads=self._leads,
             dry_run=options.dry_run,
-        )
-        self._recorder = Recorder(
-            client,
-            program="evenkeel-rebalancer",
-            identity=identity,
-            settings=EventSettings(),
-            clock=clock,
-            metrics=metrics,
-            rng=random.Random(),
+            usage_events=None if options.dry_run else usage_events,
         )
         guard = TemporaryPdbs(client, state, config=self._current, clock=clock, metrics=metrics)
         replacer = BarePods(client, state, clock=clock, metrics=metrics)

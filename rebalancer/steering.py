@@ -24,6 +24,7 @@ from common.config import RebalancerConfiguration, load_settings_hash
 from common.metrics import Metrics
 from common.observer import Belief
 from rebalancer.breaker import CLOSED, BreakerState, History, Signs, alarmed, blocks, history_of
+from rebalancer.choosing import without_metrics
 from rebalancer.evictability import Context, Past, Purpose, judge, past_of, took_place
 from rebalancer.extenders import (
     ENOUGH_SHOWN,
@@ -198,6 +199,8 @@ class SteeringRules:
 
     def _reasons(self, start: Start) -> Iterator[Refusal]:
         yield from against(start)
+        if start.purpose is Purpose.LOAD and (unmeasured := without_metrics(self._belief())):
+            yield unmeasured
         yield from judge(start.pod, self._context(start))
         state = self._breaker(start.purpose, start.snapshot, start.others)
         another = any(purpose_of(m) is start.purpose for m in start.ahead)

@@ -92,6 +92,10 @@ class MetricsUnavailable(Base, frozen=True, tag_field="fault", tag="metrics-unav
     """The metrics API answers with 503."""
 
 
+class MetricsAbsent(Base, frozen=True, tag_field="fault", tag="metrics-absent"):
+    """There is no metrics API: nobody has installed metrics-server yet."""
+
+
 class NodeDeath(Base, frozen=True, tag_field="fault", tag="node-death"):
     """A kubelet falls silent with its machine; taken back, it speaks again."""
 
@@ -128,6 +132,7 @@ AnyFault = (
     | MetricsFrozen
     | MetricsAbsurd
     | MetricsUnavailable
+    | MetricsAbsent
     | NodeDeath
     | NodeNotReady
     | RejectPods
@@ -229,9 +234,13 @@ class ClusterFaults:
         return lambda: setattr(delays, "factor", before)
 
     def _on_metrics(
-        self, fault: MetricsMissing | MetricsFrozen | MetricsAbsurd | MetricsUnavailable
+        self,
+        fault: MetricsMissing | MetricsFrozen | MetricsAbsurd | MetricsUnavailable | MetricsAbsent,
     ) -> Undo:
         faults = self._metrics.faults
+        if isinstance(fault, MetricsAbsent):
+            faults.absent = True
+            return lambda: setattr(faults, "absent", False)
         if isinstance(fault, MetricsUnavailable):
             faults.unavailable = True
             return lambda: setattr(faults, "unavailable", False)

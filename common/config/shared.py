@@ -109,8 +109,9 @@ class LoadSettings(Settings):
     )
     usage_source: SourceKind = Field(
         default=SourceKind.AUTO,
-        description="Where usage is read; `auto` is metrics-server if the cluster serves it, "
-        "else `requests`, decided once at start.",
+        description="Where usage is read. `auto` is metrics-server as soon as the cluster serves "
+        "it; until then plans are made on requests, and nothing is moved or scored for load. "
+        "`requests` says that load is what pods request, and acts on it.",
     )
     prometheus: Prometheus | None = Field(
         default=None, description="How to ask Prometheus; only for `usageSource: prometheus`."

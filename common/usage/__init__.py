@@ -5,8 +5,10 @@ that the pure core can import this package without pulling a client in.
 """
 
 from common.usage.source import (
+    MEASURED,
     NOTHING_MEASURED,
     Sample,
+    SourceChoice,
     SourceKind,
     Usage,
     UsageError,
@@ -14,8 +16,10 @@ from common.usage.source import (
 )
 
 __all__ = [
+    "MEASURED",
     "NOTHING_MEASURED",
     "Sample",
+    "SourceChoice",
     "SourceKind",
     "Usage",
     "UsageError",

@@ -1,9 +1,10 @@
-"""Which source is asked, decided once at start.
+"""Which source is asked.
 
-`auto` takes metrics-server if the cluster serves its API, else `requests`. An API that is
-registered but does not answer just now counts as served: a source that fails makes nodes
-unknown as their samples age, and never turns into `requests`, which would call an
-overloaded cluster level.
+`auto` takes metrics-server if the cluster serves its API. An API that is registered but does
+not answer just now counts as served: a source that fails makes nodes unknown as their samples
+age, and never turns into `requests`, which would call an overloaded cluster level. Where the
+API is not there at all, requests stand in for what is not measured; whoever uses them must
+say so and must not act on them, and goes on asking whether there are metrics by now.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 import msgspec
-import structlog
 
 from common.breathing import Breathe, go_on
 from common.clock import Clock
@@ -25,9 +25,7 @@ from common.null_json import UNDECODABLE
 from common.usage.metrics_server import MetricsServerSource
 from common.usage.prometheus import PrometheusSettings, PrometheusSource
 from common.usage.requests import RequestsSource
-from common.usage.source import SourceKind, UsageError, UsageSource
-
-log: structlog.stdlib.BoundLogger = structlog.get_logger()
+from common.usage.source import SourceChoice, SourceKind, UsageError, UsageSource
 
 _API: Final = f"/apis/{NODE_METRICS.api_version}"
 _NEEDED: Final = frozenset({NODE_METRICS.plural, POD_METRICS.plural})
@@ -44,6 +42,15 @@ class _ApiResourceList(msgspec.Struct):
 _RESOURCES: Final = msgspec.json.Decoder(_ApiResourceList)
 
 
+async def choose_source(kind: SourceKind, client: KubeClient) -> SourceChoice:
+    """Return the source that the configuration means; raise UsageError if that cannot be told."""
+    if kind is not SourceKind.AUTO:
+        return SourceChoice(configured=kind, asked=kind)
+    served, why = await _metrics_are_served(client)
+    asked = SourceKind.METRICS_SERVER if served else SourceKind.REQUESTS
+    return SourceChoice(configured=kind, asked=asked, why=why)
+
+
 @asynccontextmanager
 async def open_source(
     kind: SourceKind,
@@ -54,30 +61,22 @@ async def open_source(
     clock: Clock,
     breathe: Breathe = go_on,
 ) -> AsyncIterator[UsageSource]:
-    """Open the source that the configuration names; raise UsageError if that cannot be told.
+    """Open the source that was chosen, which is not `auto`.
 
     `nodes` are the nodes known now; Prometheus names them in its own ways. `breathe` is
     called often while a large answer is read, in the thread that reads it.
     """
-    chosen = await _decide(client) if kind is SourceKind.AUTO else kind
-    if chosen is SourceKind.PROMETHEUS:
+    if kind is SourceKind.PROMETHEUS:
         if prometheus is None:
             raise UsageError("prometheus: no address is configured")
         async with PrometheusSource(
             prometheus, nodes=nodes, clock=clock, breathe=breathe
         ) as source:
             yield source
-    elif chosen is SourceKind.REQUESTS:
+    elif kind is SourceKind.REQUESTS:
         yield RequestsSource()
     else:
         yield MetricsServerSource(client, breathe=breathe)
-
-
-async def _decide(client: KubeClient) -> SourceKind:
-    served, why = await _metrics_are_served(client)
-    chosen = SourceKind.METRICS_SERVER if served else SourceKind.REQUESTS
-    log.info("usage source chosen", source=chosen.value, why=why)
-    return chosen
 
 
 async def _metrics_are_served(client: KubeClient) -> tuple[bool, str]:

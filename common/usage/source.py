@@ -25,6 +25,25 @@ class SourceKind(StrEnum):
     REQUESTS = "requests"
 
 
+class SourceChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """Which source is asked, and how that came about."""
+
+    configured: SourceKind
+    asked: SourceKind
+    why: str = ""
+    """What `auto` found."""
+
+    @property
+    def without_metrics(self) -> bool:
+        """Nothing measures usage, and the configuration does not say to go by requests."""
+        return self.asked is SourceKind.REQUESTS and self.configured is not SourceKind.REQUESTS
+
+
+MEASURED: Final = SourceChoice(
+    configured=SourceKind.METRICS_SERVER, asked=SourceKind.METRICS_SERVER
+)
+
+
 class Usage(msgspec.Struct, frozen=True, gc=False):
     """What a node or a pod used on average between `start_s` and `end_s`."""
 

@@ -6,6 +6,7 @@ import msgspec
 
 from common.cluster.records import NodeName, PodUid
 from common.config import Strategy
+from common.usage import MEASURED, SourceChoice
 from rebalancer.reasons import Refusal
 
 
@@ -96,6 +97,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[NodePlan, ...]
     unmet: tuple[Unmet, ...]
     refused: tuple[Refused, ...]
+    source: SourceChoice = MEASURED
+    """Where the load in it comes from."""
     notes: tuple[str, ...] = ()
     """What else a reader should know: resting, waiting for observations, no extender."""
     evaluations: int = 0

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from common.usage import SourceChoice
 from rebalancer.planner.plan import Level, Move, NodePlan, Plan, Refused, Unmet
 from rebalancer.reasons import Refusal
 
@@ -93,6 +94,15 @@ class RefusedDocument(_Part, frozen=True, kw_only=True):
     reasons: tuple[ReasonDocument, ...]
 
 
+class UsageDocument(_Part, frozen=True, kw_only=True):
+    """Where the load in a plan comes from."""
+
+    configured: str
+    source: str
+    without_metrics: bool
+    why: str
+
+
 class PlanDocument(_Part, frozen=True, kw_only=True):
     """A plan."""
 
@@ -109,6 +119,7 @@ class PlanDocument(_Part, frozen=True, kw_only=True):
     nodes: tuple[NodeDocument, ...]
     unmet: tuple[UnmetDocument, ...]
     refused: tuple[RefusedDocument, ...]
+    usage: UsageDocument
     notes: tuple[str, ...]
     evaluations: Count
 
@@ -130,6 +141,7 @@ def document(plan: Plan) -> PlanDocument:
         nodes=tuple(map(_node, plan.nodes)),
         unmet=tuple(map(_unmet, plan.unmet)),
         refused=tuple(map(_refused, plan.refused)),
+        usage=_usage(plan.source),
         notes=plan.notes,
         evaluations=plan.evaluations,
     )
@@ -174,6 +186,15 @@ def _node(node: NodePlan) -> NodeDocument:
         unknown=node.unknown,
         not_a_source=_reasons(node.source_refusals),
         not_a_target=_reasons(node.target_refusals),
+    )
+
+
+def _usage(choice: SourceChoice) -> UsageDocument:
+    return UsageDocument(
+        configured=choice.configured,
+        source=choice.asked,
+        without_metrics=choice.without_metrics,
+        why=choice.why,
     )
 
 

@@ -94,6 +94,16 @@ def is_known(view: NodeView, scene: Scene) -> Refusal | None:
     return Refusal("UnknownLoad", f"its load is not known: {_WHY_UNKNOWN[why]}", False)
 
 
+def is_known_as_a_refuge(view: NodeView, scene: Scene) -> Refusal | None:
+    """A drain prefers nodes that are known; where hardly any is, it goes by estimates.
+
+    Otherwise no node could be emptied while metrics are away.
+    """
+    load = scene.look.load.nodes.get(view.node.name)
+    estimated = load is not None and load.why is not Unknown.NO_ALLOCATABLE
+    return None if estimated and scene.look.load.resting else is_known(view, scene)
+
+
 def is_no_control_plane(view: NodeView, _: Scene) -> Refusal | None:
     if any(label in view.node.labels for label in CONTROL_PLANE_LABELS):
         return Refusal("ControlPlane", "it is a control-plane node")
@@ -139,7 +149,8 @@ def is_not_claimed(view: NodeView, scene: Scene) -> Refusal | None:
 RULES: tuple[Rule, ...] = (
     Rule(is_ready, EVERYTHING),
     Rule(is_schedulable, TAKING | Role.SPREAD),
-    Rule(is_known, EVERYTHING),
+    Rule(is_known, EVERYTHING & ~Role.REFUGE),
+    Rule(is_known_as_a_refuge, Role.REFUGE),
     Rule(is_no_control_plane, EVERYTHING),
     Rule(is_not_under_maintenance, EVERYTHING),
     Rule(is_not_being_removed, EVERYTHING),

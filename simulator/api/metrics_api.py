@@ -19,6 +19,10 @@ from simulator.api.storage import Json
 class MetricsProvider(Protocol):
     """Knows what nodes and pods use; may raise a Refusal, for example Unavailable."""
 
+    def is_registered(self) -> bool:
+        """Tell whether there is such an API, whether or not its server answers."""
+        ...
+
     def node_metrics(self) -> Iterable[Json]:
         """Return NodeMetrics: metadata (name, labels), timestamp, window, usage."""
         ...

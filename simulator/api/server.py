@@ -144,8 +144,9 @@ class ApiServer:
     async def _on_objects(
         self, request: web.BaseRequest, group: str, version: str, rest: list[str]
     ) -> web.StreamResponse:
-        if (group, version) == METRICS_GROUP and self._metrics is not None:
-            return await self._on_metrics(request, rest)
+        metrics = self._registered_metrics()
+        if (group, version) == METRICS_GROUP and metrics is not None:
+            return await self._on_metrics(request, rest, metrics)
         if self.store.kinds.group_version(group, version) is None and group:
             return _page_not_found()
         if rest[-1] == "bindings" and rest[0] == "namespaces" and not group:
@@ -170,18 +171,22 @@ class ApiServer:
         call = await _call_of(request, "create", target, request.query)
         return _sent(self._endpoints.bind_by_body(call))
 
-    async def _on_metrics(self, request: web.BaseRequest, rest: list[str]) -> web.StreamResponse:
-        assert self._metrics is not None
+    async def _on_metrics(
+        self, request: web.BaseRequest, rest: list[str], metrics: MetricsProvider
+    ) -> web.StreamResponse:
         plural = "pods" if "pods" in rest else "nodes"
         await self.faults.before("list", f"{plural}.{METRICS_GROUP[0]}")
-        return _json(metrics_api.answer(self._metrics, request.method, rest, request.query))
+        return _json(metrics_api.answer(metrics, request.method, rest, request.query))
+
+    def _registered_metrics(self) -> MetricsProvider | None:
+        found = self._metrics
+        return found if found is not None and found.is_registered() else None
 
     def _on_rest(self, request: web.BaseRequest, parts: list[str]) -> web.StreamResponse:
         if request.method != "GET":
             raise no_such_method()
-        discovery = Discovery(
-            self.store.kinds, f"{self.host}:{self.port}", metrics=self._metrics is not None
-        )
+        address, metrics = f"{self.host}:{self.port}", self._registered_metrics()
+        discovery = Discovery(self.store.kinds, address, metrics=metrics is not None)
         match parts:
             case [""]:
                 return _json(discovery.paths())
@@ -196,6 +201,9 @@ class ApiServer:
             case ["apis", group]:
                 return _json_or_page(discovery.group(group))
             case ["apis", group, version]:
+                if metrics is not None and (group, version) == METRICS_GROUP:
+                    # Raises while the server behind the API is away, as the aggregator does.
+                    next(iter(metrics.node_metrics()), None)
                 return _json_or_page(discovery.resources(group, version))
             case ["openapi", "v2"]:
                 return _described(request.headers.get("Accept", ""))

@@ -71,12 +71,14 @@ class MetricsFaults:
     absurd: dict[str, float] = field(default_factory=dict)
     """Factors on what is measured."""
     unavailable: bool = False
+    absent: bool = False
+    """The API is not registered."""
 
     def clear(self) -> None:
         self.missing.clear()
         self.frozen.clear()
         self.absurd.clear()
-        self.unavailable = False
+        self.unavailable = self.absent = False
 
     def is_missing(self, node: str) -> bool:
         return node in self.missing or "*" in self.missing
@@ -172,6 +174,10 @@ class MetricsServer:
     def _reading(self, cpu: float, memory: float, span_s: float) -> Reading:
         pace = self._m.pace
         return Reading(cpu, memory, pace.clock.now(), pace.real_s(span_s))
+
+    def is_registered(self) -> bool:
+        """Tell whether somebody has installed it."""
+        return not self.faults.absent
 
     def node_metrics(self) -> Iterator[Json]:
         """Return what nodes use."""

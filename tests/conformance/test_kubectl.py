@@ -27,6 +27,9 @@ from tests.support.simulated_stand import SimulatedApi, simulated_api
 class _Metrics:
     """Every node uses half a core."""
 
+    def is_registered(self) -> bool:
+        return True
+
     def node_metrics(self) -> Iterable[Json]:
         usage = {"cpu": "500m", "memory": "1Gi"}
         times = {"timestamp": "2026-11-16T09:00:00Z", "window": "10s"}

@@ -100,7 +100,7 @@ async def test_load_equals_the_truth_and_a_burst_is_not_taken_for_nothing(
         snapshot = await running(cluster, observer, 500)
         await _sampled_twice(cluster, observer)
         belief = await observer.look()
-        assert observer.source == "metrics-server"
+        assert observer.source.asked == "metrics-server"
         _close(belief.load, annotated(belief.snapshot, usages), within=0.02)
 
         before = {n: (x.cpu_milli, x.mem_bytes) for n, x in belief.load.nodes.items()}

@@ -110,7 +110,7 @@ async def test_odd_objects_are_kept_or_skipped_with_a_warning(tmp_path: Path) ->
     assert "object skipped" in err
     assert "'12 apples' is not a quantity" in err
     assert "object makes no sense" in err
-    assert err.count(" WARNING ") == 2
+    assert err.count(" WARNING object ") == 2
 
 
 def bad_kubeconfigs(folder: Path) -> Iterator[tuple[str, str]]:

@@ -23,7 +23,7 @@ from common.config import RebalancerConfiguration, Strategy
 from common.load import Load, LoadBook
 from common.metrics import Metrics
 from common.observer import Belief, load_settings
-from common.usage.source import Sample
+from common.usage import MEASURED, Sample
 from rebalancer.daemon import Daemon
 from rebalancer.deciding import Decider
 from rebalancer.planner import Bound, Move, Plan
@@ -92,6 +92,7 @@ class Stage:
         self.deciders: list[Decider] = []
         self.predecessors: Mapping[PodUid, Load] = {}
         world.state.nodes.listen(self.bell.on_node)
+        self.source = MEASURED
         self.daemon = Daemon(
             observer=self,
             snapshot=world.state.snapshot,
@@ -123,7 +124,8 @@ class Stage:
             raise RuntimeError("no look today")
         self.predecessors = predecessors
         snapshot = self.world.state.snapshot()
-        return Belief(snapshot, self._book.view(snapshot, self.clock.now(), predecessors))
+        load = self._book.view(snapshot, self.clock.now(), predecessors)
+        return Belief(snapshot, load, self.source)
 
     async def write(
         self, spec: MigrationSpec, predicted: Uses, before: MigrationRecord | None

@@ -101,6 +101,7 @@ _FILTERED: Final = 'evenkeel_extender_requests_total{verb="filter", code="200"}'
 _CYCLES: Final = 'evenkeel_cycles_total{result="failed"}'
 _REFUSED: Final = 'evenkeel_config_refused{namespace="evenkeel", pod="r-1"}'
 _UP: Final = 'up{job="evenkeel-extender-metrics", pod="e-1"}'
+_MISSING: Final = 'evenkeel_usage_missing{namespace="evenkeel", pod="e-1"}'
 _SAMPLED: Final = 'evenkeel_usage_sample_timestamp_seconds{namespace="evenkeel", pod="e-1"}'
 _STALE: Final = 'evenkeel_cache_staleness_seconds{pod="e-1", kind="Pod"}'
 
@@ -239,6 +240,8 @@ CASES: Final = (
     Case("EvenkeelMetricsStale", "stopped", {_SAMPLED: "0+60x10 600x60"}, 40, 1),
     Case("EvenkeelMetricsStale", "never read", {_SAMPLED: "0x60"}, 40, 1),
     Case("EvenkeelMetricsStale", "read every minute", {_SAMPLED: "0+60x60"}, 40),
+    Case("EvenkeelNoMetrics", "none", {_MISSING: "1x60"}, 40, 1),
+    Case("EvenkeelNoMetrics", "just installed", {_MISSING: "1x30 0x30"}, 40),
     Case(
         "EvenkeelNodesUnknown",
         "some",

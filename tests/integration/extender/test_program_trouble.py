@@ -19,6 +19,7 @@ from simulator.faults import (
     DropWatches,
     FreezeWatches,
     Latency,
+    MetricsAbsent,
     MetricsFrozen,
     MetricsMissing,
     MetricsUnavailable,
@@ -144,6 +145,38 @@ async def test_without_fresh_metrics_all_scores_are_equal(fault: AnyFault, tmp_p
         maintain(cluster, "node-2", on=False)
         cluster.faults.withdraw(number)
         await eventually(partial(hot_is_worst, service), "the hot node is known again")
+
+
+@pytest.mark.parametrize("fault", [MetricsAbsent(), MetricsUnavailable()], ids=["404", "503"])
+async def test_where_there_are_no_metrics_requests_do_not_score_until_there_are_some(
+    fault: AnyFault, tmp_path: Path
+) -> None:
+    big = build.pod("big", node="node-1", cpu="7", usage_cpu="100m")
+    async with cluster_of(3, definition(), HOT, big) as cluster:
+        cluster.faults.inject(fault)
+        kubeconfig = cluster.write_kubeconfig(tmp_path / "kubeconfig")
+        async with extender(kubeconfig, usageSource="auto", overloaded="filter") as service:
+
+            async def refused() -> bool:
+                return await service.kept(args(*NAMES)) == ["node-0", "node-1"]
+
+            maintain(cluster, "node-2", on=True)
+            await eventually(refused, "maintenance is enforced")
+            maintain(cluster, "node-2", on=False)
+            assert await service.scores(args(*NAMES)) == NEUTRAL
+            absent = isinstance(fault, MetricsAbsent)
+            assert await service.total("usage_missing") == float(absent)
+            cluster.faults.clear()
+            await eventually(partial(hot_is_worst, service), "metrics are taken up")
+            assert await service.total("usage_missing") == 0
+
+
+async def test_requests_score_where_the_configuration_says_so(tmp_path: Path) -> None:
+    full = build.pod("full", node="node-0", cpu="7500m", usage_cpu="100m")
+    async with cluster_of(3, definition(), full, metrics=False) as cluster:
+        kubeconfig = cluster.write_kubeconfig(tmp_path / "kubeconfig")
+        async with extender(kubeconfig, usageSource="requests") as service:
+            await eventually(partial(hot_is_worst, service), "requests score")
 
 
 class Trouble(NamedTuple):

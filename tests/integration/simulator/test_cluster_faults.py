@@ -16,6 +16,7 @@ from simulator.faults import (
     FaultError,
     FreezeWatches,
     Latency,
+    MetricsAbsent,
     MetricsAbsurd,
     MetricsFrozen,
     MetricsMissing,
@@ -30,7 +31,8 @@ from tests.integration.simulator.stand import cluster_of, pass_time, ready
 from tests.support.clock import FakeClock
 
 PODS = "/api/v1/pods"
-NODE_METRICS = "/apis/metrics.k8s.io/v1beta1/nodes"
+METRICS_API = "/apis/metrics.k8s.io/v1beta1"
+NODE_METRICS = f"{METRICS_API}/nodes"
 FAULTS = "/evenkeel.io/faults"
 
 
@@ -129,6 +131,13 @@ async def test_measurements_can_be_missing_frozen_absurd_or_unavailable() -> Non
         assert await stamps(cluster) != before
         faults.inject(MetricsUnavailable())
         assert (await call(cluster, "GET", NODE_METRICS))[0] == 503
+        assert (await call(cluster, "GET", METRICS_API))[0] == 503
+        faults.clear()
+        absent = faults.inject(MetricsAbsent())
+        assert (await call(cluster, "GET", NODE_METRICS))[0] == 404
+        assert (await call(cluster, "GET", METRICS_API))[0] == 404
+        faults.withdraw(absent)
+        assert (await call(cluster, "GET", METRICS_API))[0] == 200
 
 
 async def usage(cluster: SimulatedCluster) -> dict[str, str]:

@@ -1,15 +1,13 @@
-"""Which source is asked is decided once, at start, and said."""
+"""Which source is asked, and what `auto` finds."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
-from common.usage import SourceKind, UsageError
-from common.usage.auto import open_source
+from common.usage import SourceChoice, SourceKind, UsageError
+from common.usage.auto import choose_source, open_source
 from common.usage.prometheus import PrometheusSettings
 from tests.support.clock import FakeClock
 from tests.support.scripted_api import ScriptedApi, Step, answer, client_of, status
@@ -17,16 +15,10 @@ from tests.support.scripted_api import ScriptedApi, Step, answer, client_of, sta
 SERVED = answer(200, {"resources": [{"name": "nodes"}, {"name": "pods"}]})
 
 
-async def chosen(
-    folder: Path, kind: SourceKind, *steps: Step, prometheus: PrometheusSettings | None = None
-) -> tuple[str, list[Any], ScriptedApi]:
+async def chosen(folder: Path, kind: SourceKind, *steps: Step) -> tuple[SourceChoice, ScriptedApi]:
     clock = FakeClock()
     async with ScriptedApi(*steps) as api, client_of(api, folder, clock) as client:
-        with capture_logs() as logs:
-            async with open_source(
-                kind, client, nodes=tuple, prometheus=prometheus, clock=clock
-            ) as source:
-                return source.name, logs, api
+        return await choose_source(kind, client), api
 
 
 @pytest.mark.parametrize(
@@ -43,15 +35,15 @@ async def chosen(
         ),
     ],
 )
-async def test_auto_asks_once_and_says_what_it_chose(
+async def test_auto_asks_and_says_what_it_found(
     tmp_path: Path, step: Step, name: str, words: str
 ) -> None:
-    found, logs, api = await chosen(tmp_path, SourceKind.AUTO, step)
+    found, api = await chosen(tmp_path, SourceKind.AUTO, step)
 
-    assert found == name
+    assert found.asked == name
+    assert found.without_metrics is (name == "requests")
     assert [request.path for request in api.requests] == ["/apis/metrics.k8s.io/v1beta1"]
-    assert [(entry["event"], entry["source"]) for entry in logs] == [("usage source chosen", name)]
-    assert words in logs[0]["why"]
+    assert words in found.why
 
 
 @pytest.mark.parametrize(
@@ -72,28 +64,35 @@ async def test_a_source_that_fails_later_does_not_turn_into_requests(tmp_path: P
     async with (
         ScriptedApi(SERVED) as api,
         client_of(api, tmp_path, clock) as client,
-        open_source(SourceKind.AUTO, client, nodes=tuple, clock=clock) as source,
     ):
-        for _ in range(3):
-            api.then(status(404))
-            with pytest.raises(UsageError):
-                await source.sample()
+        choice = await choose_source(SourceKind.AUTO, client)
+        async with open_source(choice.asked, client, nodes=tuple, clock=clock) as source:
+            for _ in range(3):
+                api.then(status(404))
+                with pytest.raises(UsageError):
+                    await source.sample()
 
     assert source.name == "metrics-server"
 
 
-@pytest.mark.parametrize("kind", [SourceKind.METRICS_SERVER, SourceKind.REQUESTS])
+@pytest.mark.parametrize(
+    "kind", [SourceKind.METRICS_SERVER, SourceKind.PROMETHEUS, SourceKind.REQUESTS]
+)
 async def test_a_source_that_was_named_is_taken_unasked(tmp_path: Path, kind: SourceKind) -> None:
-    name, _, api = await chosen(tmp_path, kind)
+    found, api = await chosen(tmp_path, kind)
 
-    assert name == kind
+    assert found.asked is kind
+    assert not found.without_metrics
     assert api.requests == []
 
 
 async def test_prometheus_needs_its_settings(tmp_path: Path) -> None:
-    settings = PrometheusSettings("http://127.0.0.1:1")
-
-    name, _, _ = await chosen(tmp_path, SourceKind.PROMETHEUS, prometheus=settings)
-    assert name == "prometheus"
-    with pytest.raises(UsageError, match="no address"):
-        await chosen(tmp_path, SourceKind.PROMETHEUS)
+    settings, clock = PrometheusSettings("http://127.0.0.1:1"), FakeClock()
+    async with ScriptedApi() as api, client_of(api, tmp_path, clock) as client:
+        async with open_source(
+            SourceKind.PROMETHEUS, client, nodes=tuple, prometheus=settings, clock=clock
+        ) as source:
+            assert source.name == "prometheus"
+        with pytest.raises(UsageError, match="no address"):
+            async with open_source(SourceKind.PROMETHEUS, client, nodes=tuple, clock=clock):
+                pass

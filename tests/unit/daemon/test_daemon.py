@@ -14,6 +14,7 @@ from common.config import RebalancerConfiguration
 from common.kube.leader import ElectionSettings, Elector
 from common.metrics import Metrics
 from common.observer import Belief
+from common.usage import MEASURED, SourceChoice, SourceKind
 from rebalancer.daemon import judges_differently
 from rebalancer.deciding import Decider, Decision
 from rebalancer.leading import while_leading
@@ -35,6 +36,11 @@ QUICK = {
     "revalidateAfter": "15s",
     "revalidateWithin": "90s",
 }
+
+
+WITHOUT_METRICS = SourceChoice(
+    configured=SourceKind.AUTO, asked=SourceKind.REQUESTS, why="none are served"
+)
 
 
 def hot(**config: Any) -> Stage:
@@ -420,6 +426,24 @@ async def test_evictions_of_an_episode_are_told_beside_their_bound() -> None:
         await stage.advance(30)
         assert stage.total("episode_evictions") == 1
         assert stage.total("episode_lower_bound") == 1
+
+
+async def test_what_was_counted_on_requests_does_not_count_for_samples() -> None:
+    stage = hot(observations=2)
+    stage.source = WITHOUT_METRICS
+    async with stage.running():
+        await stage.advance(31)
+        stage.measure()
+        await stage.advance(31)
+        assert stage.daemon.plan is not None
+        assert stage.daemon.plan.moves
+        assert "No metrics: none are served." in " ".join(stage.daemon.plan.notes)
+        assert stage.written == []
+        stage.source = MEASURED
+        stage.measure()
+        await stage.advance(31)
+        assert stage.daemon.plan.moves == ()
+        assert len(stage.deciders) == 2
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,10 @@ from msgspec.structs import replace
 
 from common.cluster.migrations import MigrationRecord
 from common.config import RebalancerConfiguration
+from common.load import LoadBook
 from common.metrics import Metrics
+from common.observer import Belief
+from common.usage import SourceChoice, SourceKind
 from rebalancer.breaker import CLOSED
 from rebalancer.evictability import Purpose
 from rebalancer.extenders import Asked
@@ -69,6 +72,27 @@ class SteeredWorld(SteeringWorld):
 
     def metric(self, name: str, **labels: str) -> float | None:
         return self.metrics.registry.get_sample_value(f"evenkeel_{name}", labels)
+
+
+@pytest.mark.parametrize(
+    ("row", "reasons"),
+    [({}, ["NoMetrics"]), ({"maintenance": True, "nodes": {"n1": {"maintenance": True}}}, [])],
+    ids=["load", "maintenance"],
+)
+def test_without_metrics_only_maintenance_goes_on(row: dict[str, Any], reasons: list[str]) -> None:
+    """A move that was written before a restart is asked about like any other."""
+    world = SteeredWorld(row)
+    source = SourceChoice(configured=SourceKind.AUTO, asked=SourceKind.REQUESTS)
+    snapshot = world.state.snapshot()
+    load = LoadBook(from_requests=True).view(snapshot, world.clock.now())
+    rules = SteeringRules(
+        world.state,
+        lambda: world.config,
+        clock=world.clock,
+        metrics=Metrics("other"),
+        belief=lambda: Belief(snapshot, load, source),
+    )
+    assert [reason.name for reason in rules.reasons(world.migration)] == reasons
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
