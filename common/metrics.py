@@ -10,8 +10,8 @@ know each other. Asking for it with another type or other labels is a mistake an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from prometheus_client import (
     CollectorRegistry,
@@ -24,8 +24,12 @@ from prometheus_client import (
     disable_created_metrics,
 )
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.registry import Collector
 
 from common import __version__
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
 
 PREFIX: Final = "evenkeel_"
 # Prometheus, VictoriaMetrics and curl all read this one; nothing newer is needed.
@@ -36,6 +40,16 @@ BUCKETS: Final[tuple[float, ...]] = Histogram.DEFAULT_BUCKETS
 disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotations
 
 M = TypeVar("M", Counter, Gauge, Histogram)
+
+
+class _Alone(Collector):
+    """One family, for a renderer that expects a registry."""
+
+    def __init__(self, family: Metric) -> None:
+        self._family = family
+
+    def collect(self) -> Iterator[Metric]:
+        yield self._family
 
 
 class Metrics:
@@ -86,7 +100,12 @@ class Metrics:
 
     def render(self) -> bytes:
         """Return all metrics in the text format of `CONTENT_TYPE`."""
-        return generate_latest(self.registry)
+        return b"".join(self.pieces())
+
+    def pieces(self) -> Iterator[bytes]:
+        """Return the same one family at a time, each as it is when it is asked for."""
+        for family in self.registry.collect():
+            yield generate_latest(_Alone(family))
 
     def _once(
         self,

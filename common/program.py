@@ -33,7 +33,7 @@ import uvloop
 from common import __version__, logs
 from common.clock import SYSTEM, Clock
 from common.config import ConfigError, Configuration, effective, load_config
-from common.health import CannotListen
+from common.http_server import CannotListen
 from common.kube.errors import KubeError
 
 DONE: Final = 0

@@ -22,6 +22,7 @@ from starlette.exceptions import HTTPException
 
 from common import __version__
 from common.clock import Clock
+from common.http_limits import Limits
 from common.metrics import Metrics
 from extender.asking import Verdicts
 from extender.corking import CorkedProtocol
@@ -39,7 +40,11 @@ if TYPE_CHECKING:
 _KEEP_ALIVE_S: Final = 120
 """Longer than the 90 s after which kube-scheduler gives an idle connection up itself."""
 _LARGEST_BODY: Final = 64 << 20
-_BACKLOG: Final = 1024
+_SMALL_BODY: Final = 1 << 20
+"""What kube-scheduler sends with `nodeCacheCapable`, 5,000 names and a pod, has half of this."""
+LIMITS: Final = Limits(
+    body_bytes=_LARGEST_BODY, connections=128, request_s=10.0, idle_s=_KEEP_ALIVE_S
+)
 _JSON: Final = (b"content-type", b"application/json")
 _ALLOW: Final = (b"allow", b"POST")
 _BUCKETS_S: Final = (
@@ -76,11 +81,12 @@ def make_app(
 
 
 def server_options(tls: ServerTls | None = None) -> dict[str, Any]:
-    """Return how uvicorn has to serve the application, for `common.health.serving`."""
+    """Return how uvicorn has to serve the application, for `common.http_server.serving`."""
     options: dict[str, Any] = {
         "http": CorkedProtocol,
         "timeout_keep_alive": _KEEP_ALIVE_S,
-        "backlog": _BACKLOG,
+        "limits": LIMITS,
+        "name": "extender",
     }
     if tls is not None:
         options["ssl_context_factory"] = lambda *_: tls.context
@@ -122,6 +128,7 @@ class Service:
             for name, decide in decisions.items()
         }
         self._rest = _rest(self._count_bad)
+        self._bodies = Bodies()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         verb = self._verbs.get(scope.get("path", ""))
@@ -129,7 +136,7 @@ class Service:
             await self._rest(scope, receive, send)
             return
         try:
-            body = await read_body(scope, receive)
+            body = await read_body(scope, receive, self._bodies)
             began_s = self._clock.monotonic()
             with self._right_of_way:
                 answer = await verb.decide(body)
@@ -148,13 +155,30 @@ class Service:
         self._requests.labels(verb, str(error.status)).inc()
 
 
-async def read_body(scope: Scope, receive: Receive) -> bytes:
+class Bodies:
+    """What is held of large bodies that are still being read, by all connections together."""
+
+    def __init__(self, most: int = _LARGEST_BODY) -> None:
+        self._left = most
+
+    def take(self, size: int) -> None:
+        """Hold so much more; raise if that is too much at once."""
+        if size > self._left:
+            words = "too many large bodies are being sent at once"
+            raise BadRequest(Reason.TOO_LARGE, words, status=429)
+        self._left -= size
+
+    def give_back(self, size: int) -> None:
+        self._left += size
+
+
+async def read_body(scope: Scope, receive: Receive, bodies: Bodies) -> bytes:
     """Return the whole body of a POST; raise if it cannot be one of ours."""
     _check_head(scope)
     message = await receive()
     body: bytes = message.get("body", b"")
     if message.get("more_body"):
-        body = await _joined(body, receive)
+        body = await _joined(body, receive, bodies)
     elif message["type"] == "http.disconnect":
         raise ClientGone
     if not body:
@@ -172,17 +196,23 @@ def _check_head(scope: Scope) -> None:
             raise BadRequest(Reason.COMPRESSED, "the body must not be compressed", status=415)
 
 
-async def _joined(first: bytes, receive: Receive) -> bytes:
-    parts, size, more = [first], len(first), True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientGone
-        parts.append(message.get("body", b""))
-        size, more = size + len(parts[-1]), message.get("more_body", False)
-        if size > _LARGEST_BODY:
-            raise _too_large()
-    return b"".join(parts)
+async def _joined(first: bytes, receive: Receive, bodies: Bodies) -> bytes:
+    parts, size, held, more = [first], len(first), 0, True
+    try:
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGone
+            parts.append(message.get("body", b""))
+            size, more = size + len(parts[-1]), message.get("more_body", False)
+            if size > _LARGEST_BODY:
+                raise _too_large()
+            if size - held > _SMALL_BODY:
+                bodies.take(size - held - _SMALL_BODY)
+                held = size - _SMALL_BODY
+        return b"".join(parts)
+    finally:
+        bodies.give_back(held)
 
 
 def _too_large() -> BadRequest:

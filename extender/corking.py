@@ -14,12 +14,12 @@ import asyncio
 import socket
 from typing import Final
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from common.http_limits import LimitedProtocol
 
 _CORK: Final[int | None] = getattr(socket, "TCP_CORK", None)
 
 
-class CorkedProtocol(HttpToolsProtocol):
+class CorkedProtocol(LimitedProtocol):
     """uvicorn's protocol on a socket that is corked from each request to its answer."""
 
     _socket: socket.socket | None = None

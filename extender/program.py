@@ -20,7 +20,9 @@ from common.cluster.reader import MIGRATION_READING, READINGS
 from common.cluster.records import PodRecord, PodUid
 from common.config import ExtenderConfiguration, load_settings_hash
 from common.connecting import connected
-from common.health import Health, address_of, listen, serving
+from common.health import Health
+from common.http_limits import refusals
+from common.http_server import address_of, listen, serving
 from common.kube.client import KubeClient
 from common.kube.own import own_identity, own_namespace
 from common.kube.resources import MIGRATIONS, NODES, PODS
@@ -84,7 +86,8 @@ async def run(
         listener = await listen(options.bind_address, options.port)
         address = address_of(listener)
         app = make_app(parts.verdicts, parts.lookup, metrics, clock=clock, right_of_way=way)
-        await stack.enter_async_context(serving(app, listener, **server_options(tls)))
+        options_of_port = server_options(tls) | {"refused": refusals(metrics)}
+        await stack.enter_async_context(serving(app, listener, **options_of_port))
         announce(extender=address, health=health_address)
         async with asyncio.TaskGroup() as group:
             group.create_task(_drain_when_cancelled(health))

@@ -13,7 +13,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.responses import JSONResponse
 
-from common.health import CannotListen, Health, address_of, listen, serving
+from common.health import Health
+from common.http_server import CannotListen, address_of, listen, serving
 from common.metrics import CONTENT_TYPE, Metrics
 
 if TYPE_CHECKING:
@@ -254,3 +255,69 @@ async def test_a_broken_server_configuration_is_told_before_the_block_runs(healt
         async with serving(health.app, listener, ssl_certfile="/nowhere", ssl_keyfile="/nowhere"):
             pytest.fail("it does not serve")
     assert listener.fileno() == -1
+
+
+@pytest.mark.parametrize(
+    ("peer", "status"),
+    [
+        ("127.0.0.1", 200),
+        ("127.8.8.8", 200),
+        ("::1", 200),
+        ("::ffff:127.0.0.1", 200),
+        ("10.0.0.7", 403),
+        ("::ffff:10.0.0.7", 403),
+        ("fe80::1%eth0", 403),
+        ("localhost", 403),
+        (None, 403),
+    ],
+)
+async def test_debug_pages_are_shown_to_loopback_peers_only(
+    health: Health, peer: str | None, status: int
+) -> None:
+    async def nodes(_: Request) -> JSONResponse:
+        return JSONResponse({"nodes": 3})
+
+    health.route("/debug/nodes", nodes)
+    transport = httpx.ASGITransport(health.app, client=(peer, 1) if peer else None)  # type: ignore[arg-type]
+    async with httpx.AsyncClient(transport=transport, base_url="http://pod:8890") as client:
+        answer = await client.get("/debug/nodes", headers={"X-Forwarded-For": "127.0.0.1"})
+        assert answer.status_code == status
+        assert ("kubectl port-forward" in answer.text) is (status == 403)
+        assert (await client.get("/livez")).status_code == 200
+
+
+async def test_a_note_is_told_with_readiness_and_takes_nothing_from_it(
+    client: httpx.AsyncClient, health: Health
+) -> None:
+    notes: list[str | None] = ["not installed"]
+    health.note("crd", lambda: notes[0])
+    answer = await client.get("/readyz")
+    assert (answer.status_code, answer.text) == (200, "ok\n[!]crd: not installed\n")
+    assert "[!]crd: not installed\n" in (await client.get("/readyz?verbose")).text
+    assert (await client.get("/livez?verbose")).text == "livez check passed\n"
+    notes[0] = None
+    assert (await client.get("/readyz")).text == "ok\n"
+
+
+async def test_one_rendering_serves_all_who_wait_and_none_gets_an_older_one(
+    client: httpx.AsyncClient, metrics: Metrics
+) -> None:
+    moves = metrics.counter("moves_total", "Moves.")
+    answers = await asyncio.gather(*(client.get("/metrics") for _ in range(20)))
+    assert {answer.status_code for answer in answers} == {200}
+    for count in range(1, 4):
+        moves.inc()
+        assert f"evenkeel_moves_total {count}.0\n" in (await client.get("/metrics")).text
+
+
+async def test_a_client_that_leaves_the_queue_takes_nobodys_turn(health: Health) -> None:
+    async with (
+        health.serving("127.0.0.1", 0) as address,
+        httpx.AsyncClient(base_url=f"http://{address}") as client,
+    ):
+        gone = [asyncio.create_task(client.get("/metrics")) for _ in range(10)]
+        await asyncio.wait(gone, timeout=0.001)
+        for task in gone:
+            task.cancel()
+        assert (await client.get("/livez")).status_code == 200
+        assert (await client.get("/metrics")).status_code == 200

@@ -11,7 +11,7 @@ import httpx
 
 from common.clock import SYSTEM, Clock
 from common.cluster.records import PodRecord, PodUid
-from common.health import address_of, listen, serving
+from common.http_server import address_of, listen, serving
 from common.metrics import Metrics
 from extender.app import make_app, server_options
 from extender.asking import AskedPod, Filtered, Victims

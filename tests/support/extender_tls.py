@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from common.clock import SYSTEM, Clock
-from common.health import address_of, listen, serving
+from common.http_server import address_of, listen, serving
 from common.metrics import Metrics
 from extender.app import make_app, server_options
 from extender.tls import ServerTls

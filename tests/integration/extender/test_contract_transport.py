@@ -274,6 +274,22 @@ class TestSize:
         await service.post("filter", b" " * (65 * MIB))
         assert (await service.ask("filter", args("a")))["NodeNames"] == ["a"]
 
+    async def test_large_bodies_share_what_may_be_held_and_small_ones_are_read_all_the_same(
+        self, service: Service
+    ) -> None:
+        async with line_to(service) as (_, slow), line_to(service) as (reader, writer):
+            slow.write(head_of("filter", f"Content-Length: {64 * MIB}") + b" " * (60 * MIB))
+            await slow.drain()
+            writer.write(head_of("filter", f"Content-Length: {16 * MIB}") + b" " * (16 * MIB - 1))
+            head, body = await one_answer(reader)
+            assert head.startswith(b"HTTP/1.1 429 ")
+            assert strictly(body)["reason"] == "TooLarge"
+            assert (await service.ask("filter", args("a")))["NodeNames"] == ["a"]
+        # What was held by a client that has gone is free again.
+        body = go_json(args("a"))
+        answer = await service.post("filter", body + b" " * (60 * MIB))
+        assert answer.status_code == 200
+
 
 @pytest.mark.parametrize("sent", [0, 1, 100])
 async def test_a_client_that_leaves_in_the_middle_makes_no_noise(

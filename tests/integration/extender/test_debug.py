@@ -11,7 +11,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from common.health import address_of, listen, serving
+from common.http_server import address_of, listen, serving
 from extender.debug import nodes_page
 from extender.explaining import Charge, NodeRow
 from extender.intents import IntentRow
