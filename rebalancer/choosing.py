@@ -22,7 +22,6 @@ from common.cluster.migrations import MigrationRecord, Step
 from common.cluster.records import NodeName, PodUid
 from common.config import Mode, RebalancerConfiguration, Strategy
 from common.load import Load, LoadView
-from common.observer import Belief
 from rebalancer.evictability import took_place
 from rebalancer.planner import Move, Plan
 from rebalancer.reasons import Refusal
@@ -65,14 +64,6 @@ def choose(
         load=() if refusal is not None else load,
         notes=(*_said(refusal), *_observing(found, config)),
     )
-
-
-def without_metrics(belief: Belief | None) -> Refusal | None:
-    """Return why nothing may be moved for load where no one has said to go by requests."""
-    if belief is None or not belief.source.without_metrics:
-        return None
-    words = "there are no metrics, and the configuration does not say usageSource: requests"
-    return Refusal("NoMetrics", words, for_good=False)
 
 
 def set_aside(choice: Choice, objections: Sequence[Objection]) -> Choice:

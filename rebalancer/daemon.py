@@ -43,7 +43,6 @@ from rebalancer.choosing import (
     set_aside,
     stale_nodes,
     touched_by,
-    without_metrics,
 )
 from rebalancer.deciding import Decision
 from rebalancer.episode import EpisodeBook
@@ -51,6 +50,7 @@ from rebalancer.planner import Move, Plan
 from rebalancer.reasons import Refusal
 from rebalancer.revalidation import Revalidated
 from rebalancer.showing import Show, noted
+from rebalancer.steering import without_metrics
 from rebalancer.usage_events import UsageEvents
 from rebalancer.waking import Bell, Due, until_of_age
 from rebalancer.writing import Answer, Unseen, Written, predicted_use, spec_of

@@ -24,7 +24,6 @@ from common.config import RebalancerConfiguration, load_settings_hash
 from common.metrics import Metrics
 from common.observer import Belief
 from rebalancer.breaker import CLOSED, BreakerState, History, Signs, alarmed, blocks, history_of
-from rebalancer.choosing import without_metrics
 from rebalancer.evictability import Context, Past, Purpose, judge, past_of, took_place
 from rebalancer.extenders import (
     ENOUGH_SHOWN,
@@ -306,6 +305,14 @@ class SteeringRules:
         self._begun &= going_on
         for uid in self._put_off.keys() - going_on:
             del self._put_off[uid]
+
+
+def without_metrics(belief: Belief | None) -> Refusal | None:
+    """Return why nothing may be moved for load where no one has said to go by requests."""
+    if belief is None or not belief.source.without_metrics:
+        return None
+    words = "there are no metrics, and the configuration does not say usageSource: requests"
+    return Refusal("NoMetrics", words, for_good=False)
 
 
 def _past(start: Start) -> Past:
