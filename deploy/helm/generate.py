@@ -19,6 +19,7 @@ import yaml
 
 DEPLOY = Path(__file__).parents[1]
 CHART = DEPLOY / "helm" / "evenkeel"
+GUARDS = sorted((DEPLOY / "base" / "guards").glob("*-guard.yaml"))
 COPIES = {
     "migrations.yaml": "crds/migrations.yaml",
     "reader.yaml": "base/reader.yaml",
@@ -30,11 +31,11 @@ COPIES = {
     "scheduler-config.yaml": "overlays/second-scheduler/config/scheduler-config.yaml",
     "scheduler-rights.yaml": "overlays/second-scheduler/rights.yaml",
     "bare-pods.yaml": "components/bare-pods/role.yaml",
-    "pod-guard.yaml": "components/pod-guard/policy.yaml",
     "namespace-opt-in.yaml": "components/namespace-opt-in/policy.yaml",
     "servicemonitors.yaml": "components/monitoring/servicemonitors.yaml",
     "alerts.yaml": "components/monitoring/alerts.yaml",
     "dashboard.json": "components/monitoring/dashboard.json",
+    **{f"guards/{guard.name}": f"base/guards/{guard.name}" for guard in GUARDS},
 }
 HEAD = "| value | default | meaning |\n|---|---|---|\n"
 BEGIN, END = "<!-- values -->\n", "<!-- end of values -->\n"

@@ -21,7 +21,7 @@ from common.config import TemporaryPdb
 from common.contract import EXPIRES, PRODUCT, PRODUCT_LABEL, TEMPORARY_PDB_LABEL
 from common.kube.resources import PDBS
 from common.kube.timestamps import micro_time, parse_time
-from rebalancer.migration.names import temporary_pdb_name
+from rebalancer.migration.names import PDB_ENDING, temporary_pdb_name
 from rebalancer.reasons import Refusal
 
 Json = dict[str, Any]  # Any: the nesting of Kubernetes' objects
@@ -67,8 +67,13 @@ def uids_in_use(snapshot: Snapshot, *, besides: str = "") -> frozenset[OwnerUid]
 
 
 def is_ours(budget: BudgetRecord) -> bool:
-    """Tell whether we made a budget; no other is ever touched."""
-    return TEMPORARY_PDB_LABEL in budget.labels
+    """Tell whether we made a budget; no other is ever touched.
+
+    The label alone says nothing: anybody can set it on a budget of theirs, which the API server
+    does not let us touch then (deploy/base/guards/pdb-guard.yaml).
+    """
+    named = budget.name.endswith(PDB_ENDING)
+    return named and TEMPORARY_PDB_LABEL in budget.labels
 
 
 def guarded_by(budget: BudgetRecord) -> OwnerUid:
@@ -78,7 +83,7 @@ def guarded_by(budget: BudgetRecord) -> OwnerUid:
 
 def guards(budget: BudgetRecord, uid: OwnerUid) -> bool:
     """Tell whether a budget is the one that we made for this workload."""
-    return budget.labels.get(TEMPORARY_PDB_LABEL) == uid
+    return is_ours(budget) and guarded_by(budget) == uid
 
 
 def why_unguarded(

@@ -16,7 +16,7 @@ NAME_LIMIT: Final = 253
 HOST_LIMIT: Final = 63
 """A pod's name is its host name too, which would be cut there (pkg/kubelet/kubelet_pods.go)."""
 
-_PDB_ENDING: Final = "-rescheduler-pdb"
+PDB_ENDING: Final = "-rescheduler-pdb"
 _COPY_PREFIX: Final = "rescheduled-"
 _COPY: Final = re.compile(rf"{_COPY_PREFIX}(?P<original>.+)-\d{{10,}}", re.ASCII)
 _HASH_DIGITS: Final = 10
@@ -24,7 +24,7 @@ _HASH_DIGITS: Final = 10
 
 def temporary_pdb_name(workload: str) -> str:
     """Return how the temporary budget of a workload is called."""
-    return _fitted(workload, NAME_LIMIT - len(_PDB_ENDING)) + _PDB_ENDING
+    return _fitted(workload, NAME_LIMIT - len(PDB_ENDING)) + PDB_ENDING
 
 
 def replacement_name(pod: str, now_s: float) -> str:

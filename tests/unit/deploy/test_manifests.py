@@ -19,14 +19,25 @@ from common.config import (
     load_config,
     load_settings_hash,
 )
+from common.contract import (
+    COPY_OF,
+    CORDONED_BY,
+    DELETION_COST,
+    EXPIRES,
+    EXTENDER_LEASE_PREFIX,
+    MAINTENANCE_PROGRESS,
+    TEMPORARY_PDB_LABEL,
+)
 from common.program import Program, parser
 from controlplane.build import KUBERNETES
 from controlplane.scheduler_config import SHIPPED
 from extender.__main__ import PROGRAM as EXTENDER
 from rebalancer.__main__ import PROGRAM as REBALANCER
 from rebalancer.migration.marks import ANNOTATIONS, LABELS
+from rebalancer.migration.names import replacement_name, temporary_pdb_name
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
+GUARDS = DEPLOY / "base" / "guards"
 SECOND = DEPLOY / "overlays" / "second-scheduler"
 CONTROL_PLANE = DEPLOY / "overlays" / "control-plane"
 CONFIGURATIONS = (SECOND / "config" / "extender.yaml", CONTROL_PLANE / "config" / "extender.yaml")
@@ -218,7 +229,51 @@ def test_only_the_host_network_takes_a_namespace_without_restrictions() -> None:
 
 
 def test_the_policy_names_the_marks_that_the_rebalancer_sets() -> None:
-    policy, _ = documents(DEPLOY / "components" / "pod-guard" / "policy.yaml")
+    policy, _ = documents(GUARDS / "pod-guard.yaml")
     variables = {each["name"]: each["expression"] for each in policy["spec"]["variables"]}
     assert tuple(yaml.safe_load(variables["labelMarks"])) == LABELS
     assert tuple(yaml.safe_load(variables["annotationMarks"])) == ANNOTATIONS
+
+
+@pytest.mark.parametrize("guard", sorted(GUARDS.glob("*-guard.yaml")), ids=lambda path: path.stem)
+def test_every_guard_is_installed_and_refuses_when_in_doubt(guard: Path) -> None:
+    policy, binding = documents(guard)
+    assert guard.name in yaml.safe_load((GUARDS / "kustomization.yaml").read_text())["resources"]
+    assert policy["spec"]["failurePolicy"] == "Fail"
+    assert binding["spec"]["validationActions"] == ["Deny"]
+    assert binding["spec"]["policyName"] == policy["metadata"]["name"] == f"evenkeel-{guard.stem}"
+    for rule in policy["spec"]["matchConstraints"]["resourceRules"]:
+        plain = [name for name in rule["resources"] if "/" not in name]
+        assert rule["operations"] == ["*"]
+        assert {f"{name}/*" for name in plain} <= set(rule["resources"])
+
+
+def test_every_kind_that_the_rebalancer_writes_is_guarded_or_its_own() -> None:
+    guarded = {
+        (group, resource)
+        for guard in GUARDS.glob("*-guard.yaml")
+        for rule in documents(guard)[0]["spec"]["matchConstraints"]["resourceRules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    own = {("evenkeel.io", "migrations"), ("evenkeel.io", "migrations/status")}
+    own |= {("events.k8s.io", "events"), ("", "pods/eviction")}
+    roles = [d for d in documents(DEPLOY / "base" / "rebalancer.yaml") if "rules" in d]
+    written = {
+        (group, resource)
+        for role in roles
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        if set(rule["verbs"]) - {"get", "list", "watch"}
+    }
+    assert written - own <= guarded
+
+
+def test_the_guards_and_the_program_mean_the_same_objects() -> None:
+    text = "".join(path.read_text() for path in GUARDS.glob("*-guard.yaml"))
+    for name in (TEMPORARY_PDB_LABEL, EXPIRES, COPY_OF, EXTENDER_LEASE_PREFIX, DELETION_COST):
+        assert f"'{name}'" in text
+    assert f"endsWith('{temporary_pdb_name('')}')" in text
+    assert replacement_name("", 0.0).startswith("rescheduled-")
+    assert all(key.startswith("evenkeel.io/") for key in (CORDONED_BY, MAINTENANCE_PROGRESS))

@@ -31,6 +31,7 @@ from common.kube.timestamps import micro_time
 from rebalancer.migration.guarding import (
     budget_for,
     guarded_uid,
+    is_ours,
     uids_in_use,
     why_to_be_removed,
     why_unguarded,
@@ -208,6 +209,13 @@ def test_our_own_budget_does_not_stand_in_its_own_way() -> None:
 def test_a_budget_of_ours_for_another_workload_prevents_a_second_one() -> None:
     world = World()
     world.ours("zebra-rescheduler-pdb", uid="other")
+    assert world.unguarded() == "CoveredByPdb"
+
+
+def test_a_budget_that_only_bears_our_label_is_somebody_else_s() -> None:
+    world = World()
+    key = world.ours("mine")
+    assert not is_ours(world.snapshot.budgets[key])
     assert world.unguarded() == "CoveredByPdb"
 
 
