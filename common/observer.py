@@ -288,5 +288,7 @@ def prometheus_settings(wanted: Prometheus | None) -> PrometheusSettings | None:
         timeout_s=wanted.timeout.seconds,
         window_s=wanted.window.seconds,
         node_label=wanted.node_label,
+        pod_jobs=wanted.pod_jobs,
+        node_jobs=wanted.node_jobs,
         queries=Queries(**wanted.queries.model_dump()),
     )

@@ -18,6 +18,7 @@ from common.config.values import (
     Cpu,
     Factor,
     Flag,
+    Jobs,
     Memory,
     Path,
     Percent,
@@ -25,11 +26,12 @@ from common.config.values import (
     Settings,
     SomeText,
     Span,
+    TokenFile,
     Url,
     Wait,
     broken_rule,
 )
-from common.usage.source import SourceKind
+from common.usage.source import NODE_JOBS, POD_JOBS, SourceKind
 
 
 class Queries(Settings):
@@ -57,8 +59,10 @@ class Prometheus(Settings):
     url: Url = Field(
         description="Where it answers, for example `http://prometheus.monitoring:9090`."
     )
-    bearer_token_file: Path | None = Field(
-        default=None, description="File with the token to send; read again when it changes."
+    bearer_token_file: TokenFile | None = Field(
+        default=None,
+        description="File with the token to send; read again when it changes. The token of the "
+        "pod's own service account is refused.",
     )
     ca_file: Path | None = Field(
         default=None, description="Certificates to trust instead of the system's (PEM)."
@@ -72,10 +76,20 @@ class Prometheus(Settings):
         description="Span of the rates; at least twice the scrape interval.",
     )
     node_label: SomeText = Field(default="node", description="The label that names the node.")
+    pod_jobs: Jobs = Field(
+        default=POD_JOBS,
+        description="The scrape jobs whose figures of pods are believed, as a regular expression: "
+        "those of the kubelets. An exporter of a tenant could say anything about anyone's pods.",
+    )
+    node_jobs: Jobs = Field(
+        default=NODE_JOBS,
+        description="The same for figures of nodes: the jobs of node-exporter.",
+    )
     queries: Queries = Field(
         default=Queries(),
         description="PromQL in place of the built-in queries, which know the names of cAdvisor "
-        "and node-exporter; `$window` and `$node` stand for the keys above.",
+        "and node-exporter; `$window`, `$node`, `$podJobs` and `$nodeJobs` stand for the keys "
+        "above.",
     )
 
 

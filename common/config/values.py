@@ -24,6 +24,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
+from common.account_token import is_inside
 from common.cluster import quantity, selectors
 from common.config.durations import Duration
 
@@ -134,6 +135,23 @@ def _some(text: str) -> str:
     return text
 
 
+def _token_file(text: str) -> str:
+    if is_inside(_some(text)):
+        raise ValueError(
+            f"{text} is the token of the service account, which opens the Kubernetes API: "
+            "mount a token that was made for this server"
+        )
+    return text
+
+
+def _regular_expression(text: str) -> str:
+    try:
+        re.compile(_some(text))
+    except re.error as error:
+        raise ValueError(f"{text} is not a regular expression: {error}") from None
+    return text
+
+
 def _pods(value: Any) -> int | str:
     if isinstance(value, str) and _PERCENT.fullmatch(value):
         return value
@@ -177,3 +195,5 @@ Priority = Annotated[int, Strict(), Says("priority")]
 OwnerKind = Annotated[Text, AfterValidator(_owner_kind), Says("kind")]
 Url = Annotated[Text, AfterValidator(_url), Says("URL")]
 Path = Annotated[Text, AfterValidator(_some), Says("path")]
+TokenFile = Annotated[Text, AfterValidator(_token_file), Says("path")]
+Jobs = Annotated[Text, AfterValidator(_regular_expression), Says("regular expression")]

@@ -5,8 +5,9 @@ asked first. A figure is an average over `window_s`; it ends when the series beh
 last scraped, which is asked too (`timestamp`), because Prometheus goes on answering with
 the last value for five minutes after a target has gone.
 
-The default queries know the names of cAdvisor and node-exporter. They survive double
-scraping and HA pairs: the same container or core seen twice counts once. Nodes are found
+The default queries know the names of cAdvisor and node-exporter, and believe only the jobs
+that scrape these: any tenant may run an exporter that speaks of other tenants' pods. They
+survive HA pairs: the same container or core seen twice counts once. Nodes are found
 by the node label, else by `instance` without its port, each compared with the names and
 addresses of the cluster's nodes.
 """
@@ -27,13 +28,14 @@ import msgspec
 import structlog
 
 from common import __version__
+from common.account_token import is_inside, opens_the_api
 from common.breathing import Breathe, go_on
 from common.clock import Clock, within
 from common.cluster.records import NodeRecord
 from common.http_body import MIB, BodyError, read_body
 from common.null_json import UNDECODABLE, JsonDecoder
 from common.usage.node_names import NodeNames
-from common.usage.source import Sample, SourceKind, Usage, UsageError
+from common.usage.source import NODE_JOBS, POD_JOBS, Sample, SourceKind, Usage, UsageError
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -42,8 +44,9 @@ Labels = Mapping[str, str]
 
 MAX_ANSWER_BYTES: Final = 64 * MIB
 """Of one query; a series takes 150 bytes, and a cluster has one for each pod."""
-_CONTAINER: Final = '{container!="",container!="POD",pod!=""}'
-_BUSY: Final = '{mode!~"idle|iowait|steal"}'
+_CONTAINER: Final = '{job=~"$podJobs",container!="",container!="POD",pod!=""}'
+_MACHINE: Final = '{job=~"$nodeJobs"}'
+_BUSY: Final = '{job=~"$nodeJobs",mode!~"idle|iowait|steal"}'
 
 # A restarted container has two ids within the window, and both of its rates count; of its
 # memory only one container can be alive. Old cAdvisors give one series per core.
@@ -63,14 +66,15 @@ NODE_CPU: Final = (
     f"(rate(node_cpu_seconds_total{_BUSY}[$window])))"
 )
 NODE_MEMORY: Final = (
-    "max by ($node, instance) (node_memory_MemTotal_bytes - node_memory_MemAvailable_bytes)"
+    f"max by ($node, instance) (node_memory_MemTotal_bytes{_MACHINE}"
+    f" - node_memory_MemAvailable_bytes{_MACHINE})"
 )
 NODE_TIME: Final = f"max by ($node, instance) (timestamp(node_cpu_seconds_total{_BUSY}))"
 
 
 @dataclass(frozen=True, slots=True)
 class Queries:
-    """PromQL in place of the defaults; `$window` and `$node` stand for the settings.
+    """PromQL in place of the defaults; `$window`, `$node` and jobs stand for the settings.
 
     A `…_time` query says when the series were last scraped. Without one, a CPU query that
     is not the default is taken to be as fresh as its evaluation.
@@ -105,6 +109,8 @@ class PrometheusSettings:
     timeout_s: float = 10.0
     window_s: float = 120.0
     node_label: str = "node"
+    pod_jobs: str = POD_JOBS
+    node_jobs: str = NODE_JOBS
     queries: Queries = field(default_factory=Queries)
 
 
@@ -187,7 +193,10 @@ class PrometheusSource:
         cpu = await self._values(cores, key_of, at_s)
         if not cpu:
             asked = self._fill_in(cores)
-            raise UsageError(f"prometheus: no {what} of the cluster is in the answer to {asked}")
+            raise UsageError(
+                f"prometheus: no {what} of the cluster is in the answer to {asked} "
+                f"(prometheus.{what}Jobs names the jobs that are believed)"
+            )
         mem = await self._values(memory, key_of, at_s)
         end = None if times is None else await self._values(times, key_of, at_s)
         window_s = self._settings.window_s
@@ -262,8 +271,16 @@ class PrometheusSource:
         return _Reply(answer.status_code, body)
 
     def _fill_in(self, query: str) -> str:
-        window = f"{round(1000 * self._settings.window_s)}ms"
-        return query.replace("$window", window).replace("$node", self._settings.node_label)
+        settings = self._settings
+        # `$node` last: the others begin with it.
+        for name, value in (
+            ("$window", f"{round(1000 * settings.window_s)}ms"),
+            ("$podJobs", _quoted(settings.pod_jobs)),
+            ("$nodeJobs", _quoted(settings.node_jobs)),
+            ("$node", settings.node_label),
+        ):
+            query = query.replace(name, value)
+        return query
 
 
 def pod_key(labels: Labels) -> str | None:
@@ -307,13 +324,29 @@ def _trust(settings: PrometheusSettings) -> ssl.SSLContext | bool:
 
 def _credentials(settings: PrometheusSettings) -> dict[str, str]:
     """Return the header with the token, read each time because tokens are rotated."""
-    if settings.bearer_token_file is None:
+    file = settings.bearer_token_file
+    if file is None:
         return {}
+    # Links and files may have changed since the configuration was read.
+    if is_inside(file):
+        raise _not_for_others(file)
     try:
-        token = Path(settings.bearer_token_file).read_text().strip()
+        token = Path(file).read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"prometheus: {settings.bearer_token_file}: {error}") from error
+        raise UsageError(f"prometheus: {file}: {error}") from error
+    if opens_the_api(token):
+        raise _not_for_others(file)
     return {"Authorization": f"Bearer {token}"}
+
+
+def _not_for_others(file: str) -> UsageError:
+    words = "holds a token of our service account, which opens the Kubernetes API: it is not sent"
+    return UsageError(f"prometheus: {file} {words}")
+
+
+def _quoted(text: str) -> str:
+    """Return a text as it stands inside the quotes of PromQL."""
+    return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _nonsense(query: str, why: object) -> UsageError:

@@ -15,6 +15,10 @@ import msgspec
 
 from common.cluster.records import NodeName
 
+POD_JOBS: Final = "kubelet|cadvisor|kubernetes-cadvisor|kubernetes-nodes-cadvisor"
+"""Prometheus' jobs with cAdvisor's figures, as kube-prometheus and the usual charts name them."""
+NODE_JOBS: Final = "node-exporter|prometheus-node-exporter|kubernetes-node-exporter"
+
 
 class SourceKind(StrEnum):
     """Where usage comes from, as the configuration names it."""

@@ -80,6 +80,11 @@ def kubelet(stopped_s: float | None) -> Sequence[Line]:
     ]
 
 
+def tenant() -> Sequence[Line]:
+    """Return what an exporter of a tenant says about others: idle nodes, and a hungry pod."""
+    return [*container("web-2", "app", 90.0, 9000.0), *machine(0.0, 4000.0)]
+
+
 def targets(port: int, **labels: str) -> dict[str, Any]:
     return {"targets": [f"127.0.0.1:{port}"], "labels": labels}
 
@@ -97,6 +102,12 @@ def scrape_configs(port: int) -> list[Mapping[str, Any]]:
         {"job_name": "kubelet", **cadvisor},
         {"job_name": "kubelet-again", **cadvisor},
         {"job_name": "node-exporter", "static_configs": machines},
+        {
+            "job_name": "shop/tenant",
+            "honor_labels": True,
+            "metrics_path": "/tenant",
+            "static_configs": [targets(port, node="by-label")],
+        },
         {"job_name": "node-exporter-again", "static_configs": machines[:1]},
     ]
 
@@ -134,6 +145,7 @@ async def stand(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stand
         "/by-host": lambda: machine(0.25, 250.0),
         "/by-name": lambda: machine(2.0, 2000.0),
         "/elsewhere": lambda: machine(1.5, 1500.0),
+        "/tenant": tenant,
     }
     folder = tmp_path_factory.mktemp("prometheus")
     async with (

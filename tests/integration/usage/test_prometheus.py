@@ -313,6 +313,32 @@ async def test_the_token_is_read_anew_for_every_round(tmp_path: Path) -> None:
     assert all(request.headers["user-agent"].startswith("evenkeel/") for request in api.requests)
 
 
+async def test_only_the_named_jobs_are_asked_for() -> None:
+    _, requests = await sampled(*whole_round(), pod_jobs=r'my\.kubelet|"x"')
+    asked = [parse_qs(request.body.decode())["query"][0] for request in requests][1:]
+    nodes, pods = asked[:3], asked[3:]
+    wanted = 'job=~"node-exporter|prometheus-node-exporter|kubernetes-node-exporter"'
+    assert all(wanted in query for query in nodes)
+    assert nodes[1].count(wanted) == 2
+    assert all(r'job=~"my\\.kubelet|\"x\""' in query for query in pods)
+
+
+async def test_the_token_of_our_account_is_not_sent_though_a_link_led_elsewhere_before(
+    tmp_path: Path,
+) -> None:
+    token = tmp_path / "token"
+    async with ScriptedApi(*whole_round()) as api:
+        settings = PrometheusSettings(url=api.url, bearer_token_file=str(token))
+        async with PrometheusSource(settings, nodes=lambda: NODES, clock=FakeClock()) as source:
+            token.write_text("theirs")
+            await source.sample()
+            token.unlink()
+            token.symlink_to("/run/secrets/kubernetes.io/serviceaccount/token")
+            with pytest.raises(UsageError, match="which opens the Kubernetes API"):
+                await source.sample()
+        assert len(api.requests) == 7
+
+
 async def test_a_token_file_that_is_missing_fails_the_round() -> None:
     with pytest.raises(UsageError, match="/no/such/token"):
         await sampled(bearer_token_file="/no/such/token")

@@ -413,3 +413,21 @@ def test_where_credentials_are_mounted_does_not_change_the_hash() -> None:
     mounted = Prometheus(url="http://p", bearer_token_file="/a", ca_file="/b")
     assert hash_of(plain) == hash_of(mounted)
     assert hash_of(plain) != hash_of(Prometheus(url="http://q"))
+
+
+@pytest.mark.parametrize("folder", ["/var/run/secrets", "/run/secrets", "/var/run/secrets/x/.."])
+def test_the_token_of_the_service_account_is_not_for_prometheus(file: Path, folder: str) -> None:
+    path = f"{folder}/kubernetes.io/serviceaccount/token"
+    block = f"usageSource: prometheus\nprometheus: {{url: 'http://p', bearerTokenFile: {path}}}"
+    with pytest.raises(ConfigError) as refused:
+        load(file, block)
+    assert "prometheus.bearerTokenFile" in str(refused.value)
+    assert "is the token of the service account, which opens the Kubernetes API" in str(
+        refused.value
+    )
+
+
+def test_jobs_that_are_no_regular_expression_are_refused(file: Path) -> None:
+    block = "usageSource: prometheus\nprometheus: {url: 'http://p', podJobs: '(kubelet'}"
+    with pytest.raises(ConfigError, match="is not a regular expression"):
+        load(file, block)
