@@ -21,7 +21,7 @@ from common.clock import Clock, within
 from common.config import ExtenderConfiguration
 from common.connecting import connected
 from common.health import Health
-from common.load import NodeLoad
+from common.load import Difference, NodeLoad
 from common.metrics import Metrics
 from common.observer import Belief, Observer
 from common.printing import print_out
@@ -87,15 +87,29 @@ def as_json(belief: Belief) -> str:
             "memoryBytes": round(load.mem_bytes),
             "cpuPercent": _finite(load.cpu_percent),
             "memoryPercent": _finite(load.mem_percent),
-            "overheadCpuMilli": round(load.overhead_cpu_milli, 3),
-            "overheadMemoryBytes": round(load.overhead_mem_bytes),
+            "overheadCpuMilli": round(load.overhead.cpu_milli, 3),
+            "overheadMemoryBytes": round(load.overhead.mem_bytes),
+            "settledCpuPercent": _finite(load.settled_cpu_percent),
+            "settledMemoryPercent": _finite(load.settled_mem_percent),
             "pods": len(belief.snapshot.nodes[load.name].pods),
             "estimatedPods": load.estimated_pods,
+            "differences": [_as_json(each) for each in load.differences],
             "unknown": load.why,
         }
         for load in _by_load(belief)
     ]
     return msgspec.json.encode({"source": belief.source.asked, "nodes": nodes}).decode()
+
+
+def _as_json(each: Difference) -> dict[str, object]:
+    """Return one pod by which a node's load differs from its sample."""
+    return {
+        "pod": each.pod,
+        "change": each.change,
+        "cpuMilli": round(each.cpu_milli, 3),
+        "memoryBytes": round(each.mem_bytes),
+        "basis": each.basis.value,
+    }
 
 
 def as_table(belief: Belief) -> Table:

@@ -36,6 +36,7 @@ from common.load import (
     LoadBook,
     LoadSettings,
     LoadView,
+    why_no_pods,
 )
 from common.metrics import Metrics
 from common.usage import MEASURED, SourceChoice, SourceKind, UsageError, UsageSource
@@ -217,9 +218,13 @@ class Observer:
             self._failed(UsageError(f"{source.name}: {type(error).__name__}: {error}"))
             return False
         self._skipped.inc(sample.skipped)
-        self._samples.labels("taken").inc()
         self._took.set(now_s)
         self._sampled.set()
+        missing = why_no_pods(sample, snapshot, now_s)
+        if missing is not None:  # what it says of nodes holds all the same
+            self._failed(UsageError(f"{source.name}: {missing}"))
+            return True
+        self._samples.labels("taken").inc()
         if self._trouble:
             self._trouble = ""
             log.info("usage is read again", source=source.name)
@@ -266,7 +271,6 @@ def load_settings(config: Configuration) -> LoadSettings:
         metric_expiry_s=config.metric_expiry.seconds,
         clock_skew_s=config.clock_skew.seconds,
         smoothing_s=config.smoothing.seconds,
-        peak_s=config.peak_decay.seconds,
         estimates=EstimateSettings(
             cpu_of_request=estimates.cpu_of_request,
             mem_of_request=estimates.memory_of_request,

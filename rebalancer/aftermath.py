@@ -99,8 +99,10 @@ def _measured_since(migration: MigrationRecord, load: NodeLoad | None) -> bool:
 
 
 def _use(load: NodeLoad) -> NodeUse:
+    """Return what was predicted: the load without pods that are still terminating."""
     return NodeUse(
-        cpu_percent=round(load.cpu_percent, 2), memory_percent=round(load.mem_percent, 2)
+        cpu_percent=round(load.settled_cpu_percent, 2),
+        memory_percent=round(load.settled_mem_percent, 2),
     )
 
 

@@ -76,7 +76,7 @@ class Decider:
         config, snapshot = self._config, belief.snapshot
         look = Look(snapshot, load, config, now_s, World(snapshot, self._index))
         past = past_of(snapshot.migrations.values())
-        context = Context.of(snapshot, config, now_s=now_s, past=past)
+        context = Context.of(snapshot, config, now_s=now_s, past=past, load=load)
         gates = _gates(context)
         return Demand(
             look=look,
@@ -97,7 +97,7 @@ def _usage_notes(belief: Belief) -> Iterator[str]:
             f"No metrics: {source.why}. In this plan load is what pods request, "
             "and only maintenance is carried out."
         )
-    elif belief.trouble and belief.load.resting:
+    elif belief.trouble:
         yield f"Usage is not read: {belief.trouble}."
 
 

@@ -26,7 +26,7 @@ from rebalancer.evictability import Purpose, took_place
 from rebalancer.goals import MARGIN, Ceiling, Dimension
 from rebalancer.reasons import Refusal
 from rebalancer.strategies.participation import CONTROL_PLANE_LABELS
-from rebalancer.strategies.pools import percent
+from rebalancer.strategies.pools import percent_now
 from rebalancer.strategies.resource_optimization import allowed
 from rebalancer.strategies.words import NAMES
 
@@ -149,11 +149,11 @@ def target_stays_under_its_ceilings(start: Start) -> Refusal | None:
     if load is None:
         return None
     ceiling = Ceiling(start.config.cpu_threshold, start.config.memory_threshold)
-    over = [d for d in Dimension if percent(load, d) > allowed(ceiling, d) + MARGIN]
+    over = [d for d in Dimension if percent_now(load, d) > allowed(ceiling, d) + MARGIN]
     if not over:
         return None
     use = " and ".join(
-        f"{percent(load, d):.0f} % {NAMES[d]} (allowed {allowed(ceiling, d):g} %)" for d in over
+        f"{percent_now(load, d):.0f} % {NAMES[d]} (allowed {allowed(ceiling, d):g} %)" for d in over
     )
     return Refusal("TargetTooFull", f"{load.name} would use {use}", for_good=False)
 

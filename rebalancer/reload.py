@@ -32,7 +32,6 @@ FIXED: Final = (
     "metric_expiry",
     "clock_skew",
     "smoothing",
-    "peak_decay",
     "estimates",
 )
 """Keys whose readers are made once, at the start."""

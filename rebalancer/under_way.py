@@ -2,19 +2,17 @@
 
 A source is relieved and a target filled as soon as a Migration is open, otherwise the next
 look would call for the same relief again. What has happened already is in the belief itself:
-a pod that is gone no longer counts there, and a replacement that has a node does.
+a pod that terminates or is gone no longer counts for goals there, and a replacement that has
+a node does. The pod still uses its node until it has gone, so it makes no room before.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
-
-import msgspec
+from collections.abc import Iterable, Iterator
 
 from common.cluster.migrations import MigrationRecord
 from common.cluster.records import NodeName, PodRecord
-from common.cluster.resources import Resources
 from common.cluster.snapshot import Snapshot
 from common.load import Load, LoadView, NodeLoad
 from common.observer import Belief
@@ -23,14 +21,12 @@ from common.observer import Belief
 def as_if_done(belief: Belief, migrations: Iterable[MigrationRecord] | None = None) -> LoadView:
     """Return the load with open Migrations carried out, all unless told which."""
     some = belief.snapshot.migrations.values() if migrations is None else migrations
-    changes = list(_changes(belief, [migration for migration in some if migration.open]))
-    if not changes:
+    open_ones = [migration for migration in some if migration.open]
+    if not open_ones:
         return belief.load
     nodes = dict(belief.load.nodes)
-    for name, sign, load in changes:
-        if name in nodes and nodes[name].known:
-            offered = belief.snapshot.nodes[name].node.allocatable
-            nodes[name] = _changed(nodes[name], sign, load, offered)
+    for migration in open_ones:
+        _carry_out(migration, belief, nodes)
     view = copy.copy(belief.load)
     view.nodes = nodes
     return view
@@ -52,38 +48,24 @@ def target_with(
         return None
     if _has_arrived(migration, belief.snapshot):
         return node
-    found = belief.load.load_of(pod)
-    offered = belief.snapshot.nodes[migration.target].node.allocatable
-    return _changed(node, +1, Load(found.cpu_milli, found.mem_bytes), offered)
+    return node.with_pod(belief.load.load_of(pod), sign=+1)
 
 
-def _changes(
-    belief: Belief, migrations: Sequence[MigrationRecord]
-) -> Iterator[tuple[NodeName, int, Load]]:
+def _carry_out(migration: MigrationRecord, belief: Belief, nodes: dict[NodeName, NodeLoad]) -> None:
     snapshot, load = belief.snapshot, belief.load
-    for migration in migrations:
-        pod = snapshot.pods.get(migration.pod_uid)
-        if pod is not None and pod.node and not pod.finished:
-            found = load.load_of(pod)
-            yield pod.node, -1, Load(found.cpu_milli, found.mem_bytes)
-        if not _has_arrived(migration, snapshot):
-            wanted = Load(migration.load_cpu_milli, migration.load_mem_bytes)
-            yield migration.target, +1, wanted
+    pod = snapshot.pods.get(migration.pod_uid)
+    # A terminating pod is leaving in the belief already, for as long as it may.
+    if pod is not None and not pod.terminating and not pod.finished:
+        source = nodes.get(pod.node)
+        if source is not None and source.known:
+            nodes[pod.node] = source.with_leaving(load.load_of(pod))
+    target = nodes.get(migration.target)
+    if target is not None and target.known and not _has_arrived(migration, snapshot):
+        wanted = Load(migration.load_cpu_milli, migration.load_mem_bytes)
+        nodes[migration.target] = target.with_pod(wanted, sign=+1)
 
 
 def _has_arrived(migration: MigrationRecord, snapshot: Snapshot) -> bool:
     """Tell whether the replacement is on a node, and so in the load."""
     found = snapshot.pods.get(migration.replacement_uid)
     return found is not None and bool(found.node)
-
-
-def _changed(node: NodeLoad, sign: int, load: Load, offered: Resources) -> NodeLoad:
-    cpu_milli = max(0.0, node.cpu_milli + sign * load.cpu_milli)
-    mem_bytes = max(0.0, node.mem_bytes + sign * load.mem_bytes)
-    return msgspec.structs.replace(
-        node,
-        cpu_milli=cpu_milli,
-        mem_bytes=mem_bytes,
-        cpu_percent=100.0 * cpu_milli / offered.cpu_milli,
-        mem_percent=100.0 * mem_bytes / offered.mem_bytes,
-    )

@@ -10,6 +10,7 @@ and the same image must have the same name on every node.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from typing import Final, NamedTuple
 
 import msgspec
@@ -41,6 +42,8 @@ class Containers(NamedTuple):
 
     running: int | None
     stalled: tuple[StalledContainer, ...] = NONE_STALLED
+    started: datetime | None = None
+    """When the first of the containers that run now began."""
 
 
 def containers_of(spec: PodSpec, status: PodStatus) -> Containers:
@@ -56,7 +59,7 @@ def containers_of(spec: PodSpec, status: PodStatus) -> Containers:
         *_stalled(spec.init_containers or (), init, once),
         *_stalled(spec.containers, main, policy),
     )
-    return Containers(running, stalled)
+    return Containers(running, stalled, _started((*init, *main)))
 
 
 def _stalled(
@@ -70,6 +73,12 @@ def _stalled(
         if not _ended_for_good(state.terminated, container.restart_policy or policy):
             reason = (state.waiting or state.terminated or StateDetails()).reason
             yield StalledContainer(container.name, container.image, reason or "")
+
+
+def _started(statuses: Iterable[ContainerStatus]) -> datetime | None:
+    states = (status.state for status in statuses)
+    running = (state.running for state in states if state is not None)
+    return min((r.started_at for r in running if r is not None and r.started_at), default=None)
 
 
 def _runs(state: ContainerState | None) -> bool:

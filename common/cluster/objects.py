@@ -261,10 +261,11 @@ class PodSpec(Wire):
 
 
 class StateDetails(Wire):
-    """Why a container waits or has ended; of a running one nothing is read."""
+    """Why a container waits or has ended; of a running one when it began."""
 
     reason: str | None = None
     exit_code: int | None = None
+    started_at: datetime | None = None
 
 
 class ContainerState(Wire):

@@ -120,6 +120,8 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How many containers run now; None where the kubelet has said nothing yet."""
     stalled: tuple[StalledContainer, ...] = NONE_STALLED
     """The containers that should run and do not, in the order of the spec."""
+    started_s: float | None = None
+    """When the first of the containers that run now began; None where nothing is said."""
     shape: PodShape
 
     @property
@@ -209,6 +211,7 @@ def pod_record(pod: Pod, shared: Interner) -> PodRecord:
         owned=bool(meta.owner_references),
         running_containers=containers.running,
         stalled=shared.value(containers.stalled) if containers.stalled else NONE_STALLED,
+        started_s=seconds(containers.started),
         shape=shared.derived(_source(pod), lambda: shape_of(meta, spec, status)),
     )
 

@@ -146,9 +146,6 @@ class LoadSettings(Settings):
         default=Duration("60s"),
         description="Time in which a pod's smoothed usage takes up most of a change.",
     )
-    peak_decay: Wait = Field(
-        default=Duration("1h"), description="Time in which a pod's peak is mostly forgotten."
-    )
     estimates: Estimates = Field(
         default=Estimates(), description="What a pod is believed to use before it was measured."
     )

@@ -6,14 +6,17 @@ what it believes at one moment, `Observations` counts how long a goal has been b
 
 from common.contract import Unknown
 from common.load.book import NO_PREDECESSORS, LoadBook
+from common.load.freshness import why_no_pods
 from common.load.observations import Observations
 from common.load.settings import EstimateSettings, LoadSettings
-from common.load.values import Basis, Load, NodeLoad, PodLoad
+from common.load.values import Basis, Change, Difference, Load, NodeLoad, PodLoad
 from common.load.view import LoadView
 
 __all__ = [
     "NO_PREDECESSORS",
     "Basis",
+    "Change",
+    "Difference",
     "EstimateSettings",
     "Load",
     "LoadBook",
@@ -23,4 +26,5 @@ __all__ = [
     "Observations",
     "PodLoad",
     "Unknown",
+    "why_no_pods",
 ]

@@ -10,6 +10,7 @@ estimates in it rest on older knowledge, or when time has made one of its sample
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from types import MappingProxyType
 from typing import Final
 
@@ -17,9 +18,9 @@ from common.breathing import Breathe, go_on
 from common.cluster.records import NodeName, PodRecord, PodUid
 from common.cluster.snapshot import NodeView, Snapshot
 from common.load.estimates import Estimator
-from common.load.judging import Freshness, Limits, covers
+from common.load.freshness import Freshness, Limits, covers
 from common.load.settings import LoadSettings
-from common.load.track import NodeTrack
+from common.load.tracker import NodeTracker
 from common.load.values import Load
 from common.load.view import Judgement, LoadView, judge_measured, judge_requested
 from common.usage.history import PodHistory, first, follow
@@ -37,10 +38,12 @@ class LoadBook:
         self._settings = settings or LoadSettings()
         self._from_requests = from_requests
         self._history: dict[PodUid, PodHistory] = {}
-        self._tracks: dict[NodeName, NodeTrack] = {}
+        self._trackers: dict[NodeName, NodeTracker] = {}
         self._judgements: dict[NodeName, Judgement] = {}
         self._estimator = Estimator(self._settings, self._history, NO_PREDECESSORS)
         self._last: LoadView | None = None
+        self._looked_s = -inf
+        """When all nodes were looked at last."""
 
     def observe(
         self,
@@ -58,20 +61,21 @@ class LoadBook:
             return
         latest_s = now_s + self._settings.clock_skew_s
         history: dict[PodUid, PodHistory] = {}
-        tracks: dict[NodeName, NodeTrack] = {}
+        trackers: dict[NodeName, NodeTracker] = {}
         for name, view in snapshot.nodes.items():
             breathe()
-            tracks[name] = track = self._track(view, now_s, latest_s)
+            trackers[name] = tracker = self._tracker(view, now_s, latest_s)
             limits = Limits(view.node, latest_s)
             usages = _possible(view.pods.values(), sample.pods, limits)
-            track.look_at(view.pods, now_s)
+            self._look_at(view, tracker, now_s)
             usage = sample.nodes.get(name)
-            news = usage is not None and track.take(usage, limits, usages)
+            news = usage is not None and tracker.take(usage, limits, usages)
             news = self._follow(view.pods, usages, history, latest_s) or news
             if news:
                 self._judgements.pop(name, None)
-        self._tracks = tracks
+        self._trackers = trackers
         self._history = history
+        self._looked_s = now_s
         self._estimator = Estimator(self._settings, history, self._estimator.predecessors)
 
     def view(
@@ -93,6 +97,7 @@ class LoadBook:
                 settings=self._settings,
                 from_requests=self._from_requests,
             )
+        self._looked_s = now_s
         return self._last
 
     def _judge_all(
@@ -110,24 +115,29 @@ class LoadBook:
         return self._judgements
 
     def _judge(self, name: NodeName, view: NodeView, snapshot: Snapshot, now_s: float) -> Judgement:
-        if self._from_requests:
-            return judge_requested(view)
         freshness = Freshness(now_s, self._settings)
-        track = self._tracks.get(name)
-        if track is not None and track.uid != view.node.uid:
-            track = None
-        return judge_measured(view, track, snapshot, self._estimator, freshness)
+        if self._from_requests:
+            return judge_requested(view, freshness)
+        tracker = self._trackers.get(name)
+        if tracker is not None and tracker.uid != view.node.uid:
+            tracker = None
+        if tracker is not None:
+            self._look_at(view, tracker, now_s)
+        return judge_measured(view, tracker, snapshot, self._estimator, freshness)
 
-    def _track(self, view: NodeView, now_s: float, latest_s: float) -> NodeTrack:
+    def _look_at(self, view: NodeView, tracker: NodeTracker, now_s: float) -> None:
+        tracker.look_at(view.pods, self._history, seen_s=self._looked_s, now_s=now_s)
+
+    def _tracker(self, view: NodeView, now_s: float, latest_s: float) -> NodeTracker:
         """Return the memory of this node; a new object of the same name has none.
 
         Neither has one that was last measured in what is now the future: our clock was set
         back, and every sample would look old until time has caught up.
         """
-        track = self._tracks.get(view.node.name)
-        if track is None or track.uid != view.node.uid or (track.end_s or 0.0) > latest_s:
-            return NodeTrack(view.node.uid, view.pods, now_s)
-        return track
+        found = self._trackers.get(view.node.name)
+        if found is None or found.uid != view.node.uid or (found.end_s or 0.0) > latest_s:
+            return NodeTracker(view.node.uid, view.pods, now_s)
+        return found
 
     def _follow(
         self,
@@ -141,12 +151,12 @@ class LoadBook:
         for (uid, pod), usage in zip(pods.items(), usages, strict=True):
             page = before.get(uid)
             if page is not None and page.end_s > latest_s:
-                page = None  # our clock was set back; see _track
+                page = None  # our clock was set back; see _tracker
             if usage is not None and covers(usage, pod):
                 if page is None:
                     page, news = first(usage), True
                 elif usage.end_s > page.end_s:
-                    page, news = follow(page, usage, settings.smoothing_s, settings.peak_s), True
+                    page, news = follow(page, usage, settings.smoothing_s), True
             if page is not None:
                 history[uid] = page
         return news

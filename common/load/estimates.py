@@ -1,4 +1,4 @@
-"""What a pod uses that nobody has measured yet.
+"""What a pod uses that was not measured yet.
 
 Best first: what its predecessor really used, the median of its measured siblings, what it
 asks for. Siblings are the pods of one controller, so a new ReplicaSet of a Deployment does
@@ -16,8 +16,8 @@ from statistics import median
 from typing import NamedTuple
 
 from common.cluster.records import ControllerId, PodRecord, PodUid
-from common.cluster.snapshot import Snapshot
-from common.load.judging import Freshness
+from common.cluster.snapshot import NodeView, Snapshot
+from common.load.freshness import Freshness
 from common.load.settings import EstimateSettings, LoadSettings
 from common.load.values import Basis, Load, PodLoad
 from common.usage.history import PodHistory
@@ -47,9 +47,11 @@ class Estimator:
         """Return the best estimate that there is."""
         before = self.predecessors.get(pod.uid)
         if before is not None:
-            return PodLoad(before.cpu_milli, before.mem_bytes, Basis.PREDECESSOR)
-        of_siblings = self._of_siblings(pod, snapshot, freshness)
-        return from_spec(pod, self._settings.estimates) if of_siblings is None else of_siblings
+            found = PodLoad(before.cpu_milli, before.mem_bytes, Basis.PREDECESSOR)
+        else:
+            siblings = self._of_siblings(pod, snapshot, freshness)
+            found = from_spec(pod, self._settings.estimates) if siblings is None else siblings
+        return _bounded(found, snapshot.nodes.get(pod.node))
 
     def _of_siblings(
         self, pod: PodRecord, snapshot: Snapshot, freshness: Freshness
@@ -70,6 +72,18 @@ class Estimator:
         measured = [page for page in pages if freshness.judge(page.end_s) is None]
         load = _middle(measured) if measured else None
         return _Median(load, freshness.from_s, freshness.until_s)
+
+
+def _bounded(load: PodLoad, view: NodeView | None) -> PodLoad:
+    """Bound an estimate by what the pod's node has, as samples are: a request may be any number."""
+    if view is None:
+        return load
+    cpu_milli, mem_bytes = view.node.allocatable.cpu_milli, view.node.allocatable.mem_bytes
+    if load.cpu_milli <= cpu_milli and load.mem_bytes <= mem_bytes:
+        return load
+    return PodLoad(
+        min(load.cpu_milli, float(cpu_milli)), min(load.mem_bytes, float(mem_bytes)), load.basis
+    )
 
 
 def from_spec(pod: PodRecord, settings: EstimateSettings) -> PodLoad:

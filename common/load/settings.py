@@ -24,5 +24,4 @@ class LoadSettings:
     clock_skew_s: float = 30.0
     """A sample may end this far in our future: its clock is another machine's."""
     smoothing_s: float = 60.0
-    peak_s: float = 3600.0
     estimates: EstimateSettings = field(default_factory=EstimateSettings)

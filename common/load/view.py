@@ -1,14 +1,18 @@
 """What we believe about all nodes and pods at one moment.
 
-A node's load is its overhead plus the loads of the pods that are on it now, each either
-its smoothed measurement or an estimate. A view never changes: whoever plans on it in a
-thread sees one consistent belief while the book goes on.
+A node's load is its newest sample, corrected by named pods and by nothing else: those that
+the sample's window cannot contain yet are added, those that have gone since are taken off.
+Samples of pods tell how much of it could be moved; what they do not explain cannot.
+
+A view never changes: planning on it in a thread sees one consistent belief while the book
+goes on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from math import inf, nan
+from collections.abc import Callable, Mapping
+from math import fsum, inf
+from typing import Final
 
 import msgspec
 
@@ -16,13 +20,17 @@ from common.cluster.records import NodeName, PodRecord, PodUid
 from common.cluster.snapshot import NodeView, Snapshot
 from common.contract import Unknown
 from common.load.estimates import Estimator
-from common.load.judging import Freshness
-from common.load.overhead import NO_OVERHEAD
+from common.load.freshness import Freshness, uses_until_s
+from common.load.sample_changes import PodLoads, changes_since, leaves
 from common.load.settings import LoadSettings
-from common.load.track import NodeTrack
+from common.load.tracker import NodeTracker
 from common.load.values import Basis, Load, NodeLoad, PodLoad
 
-_FINISHED = PodLoad(0.0, 0.0, Basis.ENDED)
+_NOTHING: Final = PodLoad(0.0, 0.0, Basis.NOTHING)
+_NO_LOAD: Final = Load(0.0, 0.0)
+
+HELD_S: Final = 15.0
+"""How long a view is kept where nothing changes: samples of pods expire meanwhile, one by one."""
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -71,7 +79,8 @@ class LoadView:
         self._estimator = estimator
         self._from_requests = from_requests
         self._from_s = max((found.from_s for found in judgements.values()), default=-inf)
-        self._until_s = min((found.until_s for found in judgements.values()), default=inf)
+        until_s = min((found.until_s for found in judgements.values()), default=inf)
+        self._until_s = min(until_s, now_s + HELD_S)
         self._freshness = Freshness(now_s, settings)
         self.nodes: Mapping[NodeName, NodeLoad] = {n: j.load for n, j in judgements.items()}
         self.unknown = sum(load.why is not None for load in self.nodes.values())
@@ -85,11 +94,6 @@ class LoadView:
         )
 
     @property
-    def unknown_share(self) -> float:
-        """How many of all nodes are unknown, from 0 to 1."""
-        return self.unknown / len(self.nodes) if self.nodes else 0.0
-
-    @property
     def resting(self) -> bool:
         """Tell whether so little is known that nothing should be moved for load."""
         return 3 * self.unknown > len(self.nodes)
@@ -100,104 +104,99 @@ class LoadView:
 
     def load_of(self, pod: PodRecord) -> PodLoad:
         """Return the load of a pod, which need not be in the snapshot."""
-        if pod.finished:
-            return _FINISHED
         if self._from_requests:
-            return _requested(pod)
+            return _NOTHING if pod.finished else _requested(pod)
         return pod_load(pod, self._snapshot, self._estimator, self._freshness)
-
-    def pod_peak(self, uid: PodUid) -> Load | None:
-        """Return the decayed peak of a pod; None if it was never measured."""
-        page = self._estimator.history.get(uid)
-        return None if page is None else Load(page.cpu_peak_milli, page.mem_peak_bytes)
 
 
 def pod_load(
     pod: PodRecord, snapshot: Snapshot, estimator: Estimator, freshness: Freshness
 ) -> PodLoad:
-    """Return a pod's smoothed measurement, or an estimate while no fresh one knows it."""
+    """Return a pod's smoothed sample, or an estimate while no fresh one knows it."""
+    until_s = uses_until_s(pod)
+    if freshness.now_s > until_s:
+        return _NOTHING
     page = estimator.history.get(pod.uid)
     if page is not None and freshness.judge(page.end_s) is None:
         return PodLoad(page.cpu_milli, page.mem_bytes, Basis.MEASURED)
+    freshness.narrow(-inf, until_s)
     return estimator.estimate(pod, snapshot, freshness)
 
 
 def judge_measured(
     view: NodeView,
-    track: NodeTrack | None,
+    tracker: NodeTracker | None,
     snapshot: Snapshot,
     estimator: Estimator,
     freshness: Freshness,
 ) -> Judgement:
     """Return what we believe about a node of a cluster that is measured."""
-    overhead = NO_OVERHEAD if track is None else track.overhead.value
-    pods, estimated = _sum(view.pods, snapshot, estimator, freshness)
-    cpu_milli = overhead.cpu_milli + pods.cpu_milli
-    mem_bytes = overhead.mem_bytes + pods.mem_bytes
-    load = NodeLoad(
-        name=view.node.name,
-        cpu_milli=cpu_milli,
-        mem_bytes=mem_bytes,
-        overhead_cpu_milli=overhead.cpu_milli,
-        overhead_mem_bytes=overhead.mem_bytes,
-        cpu_percent=_percent(cpu_milli, view.node.allocatable.cpu_milli),
-        mem_percent=_percent(mem_bytes, view.node.allocatable.mem_bytes),
-        why=_no_room(view) or _unmeasured(track, freshness),
-        sample_end_s=None if track is None else track.end_s,
-        estimated_pods=estimated,
-    )
+
+    def load_of(pod: PodRecord) -> PodLoad:
+        return pod_load(pod, snapshot, estimator, freshness)
+
+    why = _no_room(view) or _unmeasured(tracker, freshness)
+    if tracker is None or tracker.usage is None:
+        load = _guessed(view, load_of, why)
+    else:
+        found = changes_since(
+            tracker.usage, view, tracker, PodLoads(load_of, estimator.history, freshness)
+        )
+        load = NodeLoad(
+            name=view.node.name,
+            cpu_milli=found.now.cpu_milli,
+            mem_bytes=found.now.mem_bytes,
+            offered=_offered(view),
+            leaving=found.leaving,
+            overhead=tracker.overhead.value or _NO_LOAD,
+            why=why,
+            sample_end_s=tracker.usage.end_s,
+            differences=found.differences,
+        )
+    estimated = tracker is None or tracker.usage is None or load.estimated_pods
     basis = estimator if estimated else None
     return Judgement(load, view, basis, freshness.from_s, freshness.until_s)
 
 
-def _sum(
-    pods: Mapping[PodUid, PodRecord],
-    snapshot: Snapshot,
-    estimator: Estimator,
-    freshness: Freshness,
-) -> tuple[Load, int]:
-    """Add up what `pod_load` says of each, and count the estimates among them."""
-    history, oldest_s, newest_s = estimator.history, freshness.oldest_s, freshness.newest_s
-    cpu_milli = mem_bytes = 0.0
-    earliest_s, latest_s, estimated = inf, -inf, 0
-    for uid, pod in pods.items():
-        page = history.get(uid)
-        if page is None or not oldest_s <= page.end_s <= newest_s:
-            guess = pod_load(pod, snapshot, estimator, freshness)
-            cpu_milli += guess.cpu_milli
-            mem_bytes += guess.mem_bytes
-            estimated += 1
-            continue
-        cpu_milli += page.cpu_milli
-        mem_bytes += page.mem_bytes
-        if page.end_s < earliest_s:
-            earliest_s = page.end_s
-        if page.end_s > latest_s:
-            latest_s = page.end_s
-    freshness.used(earliest_s, latest_s)
-    return Load(cpu_milli, mem_bytes), estimated
+def _guessed(
+    view: NodeView, load_of: Callable[[PodRecord], PodLoad], why: Unknown | None
+) -> NodeLoad:
+    """Return what a node may use that was never measured: what its pods do together."""
+    loads = [load_of(pod) for pod in view.pods.values()]
+    return NodeLoad(
+        name=view.node.name,
+        cpu_milli=fsum(load.cpu_milli for load in loads),
+        mem_bytes=fsum(load.mem_bytes for load in loads),
+        offered=_offered(view),
+        why=why,
+    )
 
 
-def judge_requested(view: NodeView) -> Judgement:
+def judge_requested(view: NodeView, freshness: Freshness) -> Judgement:
     """Return a node's load in a cluster where load is what pods ask for."""
-    cpu_milli, mem_bytes = view.requested.cpu_milli, view.requested.mem_bytes
+    now = Load(float(view.requested.cpu_milli), float(view.requested.mem_bytes))
+    leaving = [_requested(pod) for pod in view.pods.values() if leaves(pod, freshness)]
     load = NodeLoad(
         name=view.node.name,
-        cpu_milli=float(cpu_milli),
-        mem_bytes=float(mem_bytes),
-        overhead_cpu_milli=0.0,
-        overhead_mem_bytes=0.0,
-        cpu_percent=_percent(cpu_milli, view.node.allocatable.cpu_milli),
-        mem_percent=_percent(mem_bytes, view.node.allocatable.mem_bytes),
+        cpu_milli=now.cpu_milli,
+        mem_bytes=now.mem_bytes,
+        offered=_offered(view),
+        leaving=Load(
+            min(now.cpu_milli, fsum(each.cpu_milli for each in leaving)),
+            min(now.mem_bytes, fsum(each.mem_bytes for each in leaving)),
+        ),
         why=_no_room(view),
-        sample_end_s=None,
-        estimated_pods=0,
     )
-    return Judgement(load, view, None)
+    return Judgement(load, view, None, freshness.from_s, freshness.until_s)
 
 
 def _requested(pod: PodRecord) -> PodLoad:
     return PodLoad(float(pod.requests.cpu_milli), float(pod.requests.mem_bytes), Basis.REQUESTS)
+
+
+def _offered(view: NodeView) -> Load:
+    offered = view.node.allocatable
+    return Load(float(offered.cpu_milli), float(offered.mem_bytes))
 
 
 def _no_room(view: NodeView) -> Unknown | None:
@@ -206,13 +205,9 @@ def _no_room(view: NodeView) -> Unknown | None:
     return None if named else Unknown.NO_ALLOCATABLE
 
 
-def _unmeasured(track: NodeTrack | None, freshness: Freshness) -> Unknown | None:
-    if track is not None and track.refused is not None:
-        return track.refused
-    if track is None or track.end_s is None:
+def _unmeasured(tracker: NodeTracker | None, freshness: Freshness) -> Unknown | None:
+    if tracker is not None and tracker.refused is not None:
+        return tracker.refused
+    if tracker is None or tracker.usage is None:
         return Unknown.NO_SAMPLE
-    return freshness.judge(track.end_s)
-
-
-def _percent(amount: float, allocatable: int) -> float:
-    return 100.0 * amount / allocatable if allocatable > 0 else nan
+    return freshness.judge(tracker.usage.end_s)

@@ -1,4 +1,4 @@
-"""What a pod has used so far: a smoothed value and a decayed peak per resource.
+"""What a pod has used so far: its newest sample, and a smoothed value per resource.
 
 History belongs to pods, never to nodes: a node's past says nothing once its pods have
 moved. It is kept by pod uid, so a StatefulSet's next pod, which has the same name, starts
@@ -6,22 +6,25 @@ with an empty page.
 
 Samples come every 10 to 60 seconds, and not always evenly, so the weight of a new one
 follows from the time since the last: `1 − exp(−elapsed ÷ smoothing_s)`. With 60 seconds,
-15-second samples lose two thirds of their noise, a real step is half visible after 42
-seconds, and after the 180 seconds at which a sample expires 95 % of an older level is
-forgotten, so that nothing which freshness would refuse lives on in the average. The first
-sample is taken as it is.
+15-second samples lose two thirds of their noise. The first sample is taken as it is.
 
-The peak falls back towards the smoothed value with a time constant of an hour: a burst
-that returns every few minutes stays in it, the burst of a start is gone after the morning.
+A node's own figure is its newest sample, so shares of pods that lag behind a real change
+would make a plan move too many pods. Two samples in a row that are both on the same side
+and further than `STEP` from the smoothed value are a change, not noise: the average starts
+over from these two.
 """
 
 from __future__ import annotations
 
 from math import exp
+from typing import Final
 
 import msgspec
 
 from common.usage.source import Usage
+
+STEP: Final = 0.25
+"""How far a sample must be from the smoothed value, as a share of it, to count as a step."""
 
 
 class PodHistory(msgspec.Struct, frozen=True, gc=False):
@@ -29,8 +32,9 @@ class PodHistory(msgspec.Struct, frozen=True, gc=False):
 
     cpu_milli: float
     mem_bytes: float
-    cpu_peak_milli: float
-    mem_peak_bytes: float
+    cpu_last_milli: float
+    """What the newest sample said."""
+    mem_last_bytes: float
     end_s: float
 
 
@@ -40,19 +44,21 @@ def first(usage: Usage) -> PodHistory:
     return PodHistory(cpu, mem, cpu, mem, usage.end_s)
 
 
-def follow(old: PodHistory, usage: Usage, smoothing_s: float, peak_s: float) -> PodHistory:
+def follow(old: PodHistory, usage: Usage, smoothing_s: float) -> PodHistory:
     """Return the history with one more sample, which must be newer than the last."""
-    elapsed = usage.end_s - old.end_s
-    weight = 1.0 - exp(-elapsed / smoothing_s)
-    kept = exp(-elapsed / peak_s)
-    cpu = old.cpu_milli + weight * (usage.cpu_milli - old.cpu_milli)
-    mem = old.mem_bytes + weight * (usage.mem_bytes - old.mem_bytes)
-    cpu_peak = cpu + kept * (old.cpu_peak_milli - cpu)
-    mem_peak = mem + kept * (old.mem_peak_bytes - mem)
+    weight = 1.0 - exp(-(usage.end_s - old.end_s) / smoothing_s)
+    cpu, mem = usage.cpu_milli, usage.mem_bytes
     return PodHistory(
+        _smoothed(old.cpu_milli, old.cpu_last_milli, cpu, weight),
+        _smoothed(old.mem_bytes, old.mem_last_bytes, mem, weight),
         cpu,
         mem,
-        cpu_peak if cpu_peak > usage.cpu_milli else usage.cpu_milli,
-        mem_peak if mem_peak > usage.mem_bytes else usage.mem_bytes,
         usage.end_s,
     )
+
+
+def _smoothed(before: float, last: float, new: float, weight: float) -> float:
+    off = STEP * before
+    if (last > before + off and new > before + off) or (last < before - off and new < before - off):
+        return (last + new) / 2.0
+    return before + weight * (new - before)

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress, repeat
+from math import fsum
 from operator import is_not, or_
 from typing import Final, NamedTuple, Protocol
 
@@ -271,22 +272,17 @@ def _newcomers(
     view: NodeView, load: NodeLoad | None, loads: LoadView, settings: ScoreSettings
 ) -> Newcomers:
     """Return how many newcomers a node has, and what they count for beyond their estimate."""
-    if load is None or not load.estimated_pods:
+    if load is None:
+        return NONE_NEW
+    new = [each for each in load.arriving if each.basis is Basis.SPEC]
+    if not new:
         return NONE_NEW
     least_cpu = view.node.allocatable.cpu_milli * settings.new_pod_floor / 100.0
     least_mem = view.node.allocatable.mem_bytes * settings.new_pod_floor / 100.0
-    pods, cpu_milli, mem_bytes = 0, 0.0, 0.0
-    unmeasured = 0
-    # Whoever is not measured came last: the search ends when all are found.
-    for pod in reversed(list(view.pods.values())):
-        if unmeasured == load.estimated_pods:
-            break
-        if loads.pod_peak(pod.uid) is not None:
-            continue
-        unmeasured += 1
-        guess = loads.load_of(pod)
-        if guess.basis is Basis.SPEC:
-            pods += 1
-            cpu_milli += max(0.0, least_cpu - guess.cpu_milli)
-            mem_bytes += max(0.0, least_mem - guess.mem_bytes)
-    return Newcomers(pods, cpu_milli, mem_bytes)
+    # What the sample contains of a pod that is just starting is no part of the estimate.
+    pods = [loads.pod_load(each.uid) for each in new]
+    return Newcomers(
+        len(pods),
+        fsum(max(0.0, least_cpu - pod.cpu_milli) for pod in pods),
+        fsum(max(0.0, least_mem - pod.mem_bytes) for pod in pods),
+    )

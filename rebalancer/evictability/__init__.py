@@ -83,6 +83,7 @@ POD_GATES: Final[tuple[Gate, ...]] = (
     storage.no_volume_shared_on_the_node,
     timing.the_budget_allows_it,
     timing.old_enough,
+    timing.load_is_measured,
     timing.lineage_has_rested,
 )
 """Gates that look at the single pod."""

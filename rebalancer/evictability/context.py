@@ -19,6 +19,7 @@ from common.cluster.selectors import EVERYTHING, NOTHING, Selector, parse
 from common.cluster.snapshot import Snapshot
 from common.cluster.workloads import WorkloadRecord
 from common.config import RebalancerConfiguration
+from common.load import LoadView
 from rebalancer.evictability.budgets import Budgets
 from rebalancer.evictability.past import NO_PAST, Past
 from rebalancer.reasons import Refusal
@@ -110,6 +111,8 @@ class Context:
     purpose: Purpose
     budgets: Budgets
     rules: Rules
+    load: LoadView | None = None
+    """What is believed of load; None where only the objects are looked at."""
     _standings: dict[ControllerId, Standing] = field(default_factory=dict)
     _claims: dict[NodeName, Mapping[str, int]] = field(default_factory=dict)
     _replicas: dict[_Likeness, tuple[PodRecord, Refusals]] = field(default_factory=dict)
@@ -123,6 +126,7 @@ class Context:
         now_s: float,
         past: Past = NO_PAST,
         purpose: Purpose = Purpose.LOAD,
+        load: LoadView | None = None,
     ) -> Context:
         """Prepare for judging the pods of a snapshot."""
         return cls(
@@ -133,6 +137,7 @@ class Context:
             purpose=purpose,
             budgets=Budgets(snapshot.budgets.values()),
             rules=Rules.of(config, snapshot),
+            load=load,
         )
 
     def meant_for(self, purpose: Purpose) -> Context:

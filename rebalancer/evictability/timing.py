@@ -9,6 +9,7 @@ import math
 
 from common.cluster.records import PodRecord
 from common.config import PodsWithoutPdb
+from common.load import Basis
 from rebalancer.evictability.context import Context
 from rebalancer.evictability.past import lineage_of
 from rebalancer.reasons import Refusal
@@ -33,6 +34,20 @@ def old_enough(pod: PodRecord, context: Context) -> Refusal | None:
         return None
     words = f"it runs for {_told(age_s)}, minPodAge is {wanted:g}s"
     return Refusal("TooYoung", words, for_good=False)
+
+
+def load_is_measured(pod: PodRecord, context: Context) -> Refusal | None:
+    """Moving a pod for load needs to know its load: an estimate may be off by all of it."""
+    if not context.for_load or context.load is None:
+        return None
+    match context.load.load_of(pod).basis:
+        case Basis.MEASURED | Basis.REQUESTS:
+            return None
+        case Basis.NOTHING:
+            words = "none of its containers runs, so moving it would relieve nothing"
+        case _:
+            words = "no fresh sample tells what it uses"
+    return Refusal("NotMeasured", words, for_good=False)
 
 
 def workload_has_rested(pod: PodRecord, context: Context) -> Refusal | None:

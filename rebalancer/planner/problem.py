@@ -74,7 +74,10 @@ class Problem:
         offered = [look.snapshot.nodes[name].node.allocatable for name in self.nodes]
         self.capacity = _columns([(max(o.cpu_milli, 1), max(o.mem_bytes, 1)) for o in offered])
         believed = [look.load.nodes[name] for name in self.nodes]
-        self.load = _columns([(b.cpu_milli, b.mem_bytes) for b in believed])
+        self.now = _columns([(b.cpu_milli, b.mem_bytes) for b in believed])
+        settled = [b.settled for b in believed]
+        self.load = _columns([(s.cpu_milli, s.mem_bytes) for s in settled])
+        """[N, 2] what goals are judged by: terminating pods have left."""
         self.ceiling = _columns([_ceiling(parts.ceilings.get(name)) for name in self.nodes])
         self.empty = self._flags(goal.node for goal in self.emptied)
         above = (goal for goal in self.goals if isinstance(goal, AtMost))
@@ -90,8 +93,8 @@ class Problem:
         self._lower_ceilings()
         self.limit = self.ceiling * self.capacity / 100.0
         self.slack = TOLERANCE * self.capacity
-        self.roof = self.limit + self.slack
-        """What a node may use at most with a pod more."""
+        self.roof = self.limit + self.slack - (self.now - self.load)
+        """What a node may use at most with a pod more; terminating pods still use theirs."""
         self.highest_ceiling = float(self.ceiling.max(initial=0.0))
         self.enough = self.limit + PRECISION / 100.0 * self.capacity
         """What a node may use at most that had to come under its ceiling."""

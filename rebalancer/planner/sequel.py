@@ -104,17 +104,8 @@ def _load_after(load: LoadView, snapshot: Snapshot, moved: Mapping[PodUid, PodRe
     nodes = dict(load.nodes)
     for uid, pod in moved.items():
         used = load.load_of(snapshot.pods[uid])
-        for name, sign in ((snapshot.pods[uid].node, -1.0), (pod.node, 1.0)):
-            offered, now = snapshot.nodes[name].node.allocatable, nodes[name]
-            cpu_milli = now.cpu_milli + sign * used.cpu_milli
-            mem_bytes = now.mem_bytes + sign * used.mem_bytes
-            nodes[name] = msgspec.structs.replace(
-                now,
-                cpu_milli=cpu_milli,
-                mem_bytes=mem_bytes,
-                cpu_percent=100.0 * cpu_milli / max(offered.cpu_milli, 1),
-                mem_percent=100.0 * mem_bytes / max(offered.mem_bytes, 1),
-            )
+        for name, sign in ((snapshot.pods[uid].node, -1), (pod.node, +1)):
+            nodes[name] = nodes[name].with_pod(used, sign=sign)
     found = copy.copy(load)
     found.nodes = nodes
     return found

@@ -96,6 +96,12 @@ def fills_low(choice: FillLowNodes, autoscaler: str) -> bool:
 
 
 def percent(load: NodeLoad, dimension: Dimension) -> float:
+    """Return the level that goals are judged by: terminating pods have left."""
+    return load.settled_cpu_percent if dimension is Dimension.CPU else load.settled_mem_percent
+
+
+def percent_now(load: NodeLoad, dimension: Dimension) -> float:
+    """Return the level that decides about room: terminating pods still use theirs."""
     return load.cpu_percent if dimension is Dimension.CPU else load.mem_percent
 
 

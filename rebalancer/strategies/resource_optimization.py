@@ -56,7 +56,7 @@ def _broken(load: NodeLoad, parts: Participation) -> tuple[Dimension, ...]:
 def above(load: NodeLoad, ceiling: Ceiling) -> tuple[Dimension, ...]:
     """Return the resources that are above the ceiling, the one that is furthest above first."""
     if load.cpu_percent <= ceiling.cpu_percent and load.mem_percent <= ceiling.mem_percent:
-        return ()
+        return ()  # nearly all nodes; what is settled is never more
     excess = {d: percent(load, d) - allowed(ceiling, d) for d in Dimension}
     return tuple(sorted((d for d in Dimension if excess[d] > PRECISION), key=lambda d: -excess[d]))
 

@@ -32,6 +32,7 @@ from common.cluster.records import PodRecord
 from common.cluster.state import ClusterState
 from common.cluster.storage_objects import PersistentVolume, PersistentVolumeClaim
 from common.config import RebalancerConfiguration
+from common.load import LoadBook
 from rebalancer.evictability import Context, Past, Purpose, lineage_of
 from simulator import build
 from simulator.build import Manifest
@@ -89,13 +90,14 @@ class EvictWorld:
         self._small_kinds()
 
     def context(self, purpose: Purpose = Purpose.LOAD) -> Context:
-        snapshot = self.state.snapshot()
+        snapshot, now_s = self.state.snapshot(), NOW.timestamp()
         return Context.of(
             snapshot,
             RebalancerConfiguration.model_validate(self.row.get("config", {})),
-            now_s=NOW.timestamp(),
+            now_s=now_s,
             past=self._past(),
             purpose=purpose,
+            load=None if self.row.get("measured", True) else LoadBook().view(snapshot, now_s),
         )
 
     def _past(self) -> Past:
@@ -158,7 +160,7 @@ class EvictWorld:
     def _pod(self, name: str, given: Row, owner: Manifest | None) -> str:
         arguments = dict(given)
         where, phase = arguments.pop("at"), arguments.pop("phase", "Running")
-        ready = arguments.pop("ready", True)
+        ready, waits = arguments.pop("ready", True), arguments.pop("waiting", None)
         stamp = _ago(arguments.pop("age", HOUR_S))
         metadata: Manifest = {"ownerReferences": arguments.pop("owners", None)}
         said = arguments.pop("says", None)
@@ -170,13 +172,13 @@ class EvictWorld:
         manifest = build.pod(name, node=where, **{"labels": {"app": "web"}, **arguments})
         manifest["spec"]["containers"][0].update(container)
         kept = {key: value for key, value in metadata.items() if value is not None}
+        status: Manifest = {} if ready else {"conditions": [_scheduled(stamp)]}
+        if waits is not None:
+            name_of = manifest["spec"]["containers"][0]["name"]
+            state = {"waiting": {"reason": waits}}
+            status["containerStatuses"] = [{"name": name_of, "state": state}]
         wired = wire_pod(
-            manifest,
-            owner=owner,
-            phase=phase,
-            scheduled=stamp,
-            status=None if ready else {"conditions": [_scheduled(stamp)]},
-            **kept,
+            manifest, owner=owner, phase=phase, scheduled=stamp, status=status or None, **kept
         )
         self.state.pods.upsert(wired)
         return f"{wired.metadata.namespace}/{name}"

@@ -30,6 +30,20 @@ def usage(cpu: float, mib: float, end_s: float, window_s: float = 60.0) -> Usage
     return Usage(cpu, mib * MIB, end_s, window_s)
 
 
+def _stamp(moment_s: float) -> str:
+    return datetime.fromtimestamp(int(moment_s), UTC).isoformat()
+
+
+def running_since(moment_s: float) -> dict[str, Any]:
+    """Return the state of a container that began then."""
+    return {"running": {"startedAt": _stamp(moment_s)}}
+
+
+def waiting(reason: str) -> dict[str, Any]:
+    """Return the state of a container that does not run."""
+    return {"waiting": {"reason": reason}}
+
+
 class LoadWorld:
     """One cluster, one load book and one clock."""
 
@@ -62,8 +76,13 @@ class LoadWorld:
         limits: tuple[str | None, str | None] = (None, None),
         phase: str = "Running",
         unscheduled: bool = False,
+        deleted_s: float | None = None,
+        state: Mapping[str, Any] | None = None,
     ) -> PodUid:
-        """Add a pod, or change it; `unscheduled` leaves out everything the kubelet would say."""
+        """Add a pod, or change it; `unscheduled` leaves out everything the kubelet would say.
+
+        `state` is that of its container; `deleted_s` its deletionTimestamp.
+        """
         container = build.container(
             cpu=requests[0], memory=requests[1], cpu_limit=limits[0], memory_limit=limits[1]
         )
@@ -79,11 +98,16 @@ class LoadWorld:
                     "controller": True,
                 }
             ]
+        if deleted_s is not None:
+            metadata["deletionTimestamp"] = _stamp(deleted_s)
+        status: dict[str, Any] = {"conditions": []} if unscheduled else {}
+        if state is not None:
+            status["containerStatuses"] = [{"name": container["name"], "state": state}]
         wire = wire_pod(
             build.pod(name, node=node, spec={"containers": [container]}),
             phase=phase,
-            scheduled=datetime.fromtimestamp(int(stamp), UTC).isoformat(),
-            status={"conditions": []} if unscheduled else None,
+            scheduled=_stamp(stamp),
+            status=status or None,
             **metadata,
         )
         self.state.pods.upsert(wire)

@@ -21,7 +21,7 @@ from common.cluster.state import ClusterState
 from common.config import RebalancerConfiguration
 from common.contract import Unknown
 from common.fit import FitIndex, World
-from common.load import LoadSettings, LoadView, NodeLoad
+from common.load import Load, LoadSettings, LoadView, NodeLoad
 from common.load.estimates import Estimator
 from common.load.view import Judgement
 from rebalancer.goals import AtMost, Goal, Spread
@@ -191,11 +191,7 @@ def _node_load(view: NodeView, level: Manifest, sample_s: float | None) -> NodeL
         name=view.node.name,
         cpu_milli=cpu / 100 * offered.cpu_milli,
         mem_bytes=memory / 100 * offered.mem_bytes,
-        overhead_cpu_milli=0.0,
-        overhead_mem_bytes=0.0,
-        cpu_percent=cpu,
-        mem_percent=memory,
+        offered=Load(float(offered.cpu_milli), float(offered.mem_bytes)),
         why=Unknown(level["unknown"]) if "unknown" in level else None,
         sample_end_s=level.get("sample", sample_s),
-        estimated_pods=0,
     )

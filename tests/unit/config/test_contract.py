@@ -75,7 +75,6 @@ BESIDE: dict[str, Any] = {
     "apiVersion": "evenkeel.io/v1alpha1",
     "clockSkew": "30s",
     "smoothing": "60s",
-    "peakDecay": "1h",
     "estimates": {
         "cpuOfRequest": 0.85,
         "memoryOfRequest": 0.7,

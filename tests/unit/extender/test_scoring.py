@@ -174,6 +174,7 @@ def test_a_newcomer_that_asks_for_more_than_the_floor_counts_for_what_it_asks() 
 def test_a_measured_newcomer_counts_for_what_it_uses() -> None:
     world = world_of({"n": 0})
     world.world.pod("new", "n", requests=("1m", "1Mi"))
+    world.world.pass_time(15.0)
     world.world.measure({"n": (50.0, 0.0)}, {"new": (50.0, 0.0), "busy-n": (0.0, 0.0)})
     judged = Overlay(world.refresh()).judge(["n"], Demand())
     assert judged.use[0] == pytest.approx(0.5 / 80.0)

@@ -117,14 +117,14 @@ def test_a_siblings_first_sample_changes_the_load_of_a_node_that_it_is_not_on(
     world: LoadWorld,
 ) -> None:
     world.pod("web-0", "n2", owner="web")
-    world.pod("web-1", "n1", owner="web", requests=("1", "1Gi"))
+    world.pod("web-1", "n1", owner="web", scheduled_s=world.now_s, requests=("1", "1Gi"))
     world.measure({"n1": (100.0, 100.0)})
-    before = world.load("n1").cpu_milli - world.load("n1").overhead_cpu_milli
+    before = world.load("n1").cpu_milli
     world.pass_time(30.0)
     world.measure({"n2": (2000.0, 2000.0)}, {"web-0": (1500.0, 1500.0)})
-    after = world.load("n1").cpu_milli - world.load("n1").overhead_cpu_milli
+    after = world.load("n1").cpu_milli
 
-    assert (before, after) == (850.0, 1500.0)
+    assert (before, after) == (950.0, 1600.0)
 
 
 def test_what_the_predecessor_used_comes_before_siblings_and_spec(world: LoadWorld) -> None:
@@ -153,7 +153,7 @@ def test_a_pod_that_is_not_in_the_snapshot_yet_can_be_asked_for(world: LoadWorld
     world.pod("web-0", "n2", owner="web")
     world.measure({"n2": (2000.0, 2000.0)}, {"web-0": (1500.0, 1500.0)})
     view = world.view()
-    world.pod("web-1", None, owner="web", requests=("1", "1Gi"))
+    world.pod("web-1", None, owner="web", requests=("1", "1Gi"), phase="Pending")
     coming = world.state.snapshot().pods_by_name["default/web-1"]
 
     assert view.load_of(coming).cpu_milli == 1500.0

@@ -42,8 +42,14 @@ def test_a_pod_without_a_sample_is_estimated(world: LoadWorld) -> None:
     world.measure({"n1": (500.0, 500.0)})
 
     assert world.pod_load("p").basis is Basis.SPEC
-    assert world.load().cpu_milli >= 850.0
-    assert world.load().estimated_pods == 1
+
+
+def test_a_pod_that_the_sample_of_its_node_contains_is_not_added_to_it(world: LoadWorld) -> None:
+    world.pod("p", requests=("1", "1Gi"))
+    world.measure({"n1": (500.0, 500.0)})
+
+    assert world.load().cpu_milli == 500.0
+    assert world.load().differences == ()
 
 
 def test_a_pod_that_no_kubelet_has_acknowledged_is_estimated(world: LoadWorld) -> None:

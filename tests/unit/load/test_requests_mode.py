@@ -25,7 +25,7 @@ def test_every_node_is_known_and_its_load_is_the_sum_of_requests(world: LoadWorl
     assert load.known
     assert (load.cpu_milli, load.mem_bytes) == (1500.0, 1024.0 * MIB)
     assert load.cpu_percent == pytest.approx(18.75)
-    assert (load.overhead_cpu_milli, load.estimated_pods, load.sample_end_s) == (0.0, 0, None)
+    assert (load.estimated_pods, load.sample_end_s) == (0, None)
 
 
 def test_a_pod_uses_exactly_what_it_asks_for(world: LoadWorld) -> None:
@@ -37,11 +37,10 @@ def test_a_pod_uses_exactly_what_it_asks_for(world: LoadWorld) -> None:
 def test_no_time_makes_it_stale_and_no_sample_changes_it(world: LoadWorld) -> None:
     world.measure({"n1": (7000.0, 7000.0)}, {"a": (6000.0, 6000.0)})
     world.pass_time(1e6)
-    uid = world.state.snapshot().pods_by_name["default/a"].uid
 
     assert world.load().known
     assert world.load().cpu_milli == 1500.0
-    assert world.view().pod_peak(uid) is None
+    assert world.pod_load("a").basis is Basis.REQUESTS
 
 
 def test_a_change_of_pods_is_seen(world: LoadWorld) -> None:

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.cluster.records import NodeName, PodUid
-from common.load import Basis, Load, LoadBook
+from common.load import Basis, Load, LoadBook, LoadView
 from common.usage.source import Sample
-from tests.support.load_world import LoadWorld, usage
+from tests.support.load_world import MIB, LoadWorld, usage
 
 NODES = ("n1", "n2", "n3")
 
@@ -85,26 +85,23 @@ def test_a_view_does_not_change_when_the_book_goes_on(world: LoadWorld) -> None:
     assert (dict(view.nodes), view.pod_load(uid)) == said
 
 
-def test_a_nodes_load_is_its_overhead_and_the_loads_of_its_pods(world: LoadWorld) -> None:
+def test_a_nodes_load_is_its_sample_and_the_pods_that_it_names(world: LoadWorld) -> None:
     world.pod("new", "n2", scheduled_s=world.now_s, requests=("1", "1Gi"))
-    view = world.view()
-    snapshot = world.state.snapshot()
-    for name, load in view.nodes.items():
-        pods = [view.pod_load(uid) for uid in snapshot.nodes[name].pods]
-        assert load.cpu_milli == pytest.approx(
-            load.overhead_cpu_milli + sum(pod.cpu_milli for pod in pods)
-        )
-        assert load.mem_bytes == pytest.approx(
-            load.overhead_mem_bytes + sum(pod.mem_bytes for pod in pods)
-        )
-        assert load.estimated_pods == sum(pod.basis is not Basis.MEASURED for pod in pods)
+    world.leave("on-n3")
+
+    for name, load in world.view().nodes.items():
+        assert load.cpu_milli == 1000.0 + sum(each.cpu_milli for each in load.differences)
+        assert load.mem_bytes == 1000.0 * MIB + sum(each.mem_bytes for each in load.differences)
+        named = {each.pod: each.cpu_milli for each in load.differences}
+        expected = {"n2": {"default/new": 850.0}, "n3": {"default/on-n3": -500.0}}
+        assert named == expected.get(name, {})
 
 
 def test_a_finished_pod_uses_nothing(world: LoadWorld) -> None:
     uid = world.pod("done", "n1", phase="Succeeded", requests=("4", "4Gi"))
 
     assert world.view().pod_load(uid).cpu_milli == 0.0
-    assert world.view().pod_load(uid).basis is Basis.ENDED
+    assert world.view().pod_load(uid).basis is Basis.NOTHING
     assert world.load("n1").estimated_pods == 0
 
 
@@ -125,7 +122,7 @@ def test_a_node_that_left_is_gone_from_the_view(world: LoadWorld) -> None:
 
 
 class Twins:
-    """A book that is looked at all the time, and what a book would say that never was."""
+    """A book that keeps what it has judged, and one that judges everything at every look."""
 
     def __init__(self) -> None:
         self.world = LoadWorld()
@@ -145,6 +142,12 @@ class Twins:
         snapshot = self.world.state.snapshot()
         for book in (self.world.book, self.fresh):
             book.observe(sample, snapshot, now_s)
+
+    def look(self, predecessors: dict[PodUid, Load]) -> tuple[LoadView, LoadView]:
+        snapshot, now_s = self.world.state.snapshot(), self.world.now_s
+        self.fresh._judgements, self.fresh._last = {}, None
+        kept = self.world.book.view(snapshot, now_s, predecessors)
+        return kept, self.fresh.view(snapshot, now_s, predecessors)
 
 
 PODS = tuple(f"p{index}" for index in range(6))
@@ -166,7 +169,9 @@ steps = st.one_of(
 
 
 @given(st.lists(steps, max_size=25))
-def test_looking_often_and_looking_once_see_the_same(script: list[tuple[object, ...]]) -> None:
+def test_what_was_judged_before_is_as_good_as_judging_again(
+    script: list[tuple[object, ...]],
+) -> None:
     twins, here = Twins(), set[str]()
     world = twins.world
     predecessors: dict[PodUid, Load] = {}
@@ -189,11 +194,7 @@ def test_looking_often_and_looking_once_see_the_same(script: list[tuple[object, 
                 predecessors[record.uid] = Load(cpu, cpu)
             case _:
                 pass
-        world.view(predecessors)
-
-    often = world.view(predecessors)
-    once = twins.fresh.view(world.state.snapshot(), world.now_s, predecessors)
-    assert often.nodes == once.nodes
-    assert {uid: often.pod_load(uid) for uid in world.state.snapshot().pods} == {
-        uid: once.pod_load(uid) for uid in world.state.snapshot().pods
-    }
+        kept, fresh = twins.look(predecessors)
+        assert kept.nodes == fresh.nodes
+        uids = list(world.state.snapshot().pods)
+        assert [kept.pod_load(uid) for uid in uids] == [fresh.pod_load(uid) for uid in uids]

@@ -41,7 +41,7 @@ user says for both programs and for one. Nothing is checked here: the programs r
 
 {{/* What decides load, in both configurations. */}}
 {{- define "evenkeel.loadKeys" -}}
-cpuThreshold memoryThreshold usageSource prometheus metricExpiry observations clearObservations clockSkew smoothing peakDecay estimates
+cpuThreshold memoryThreshold usageSource prometheus metricExpiry observations clearObservations clockSkew smoothing estimates
 {{- end -}}
 
 {{/* Keys inside of these that may differ from program to program. */}}

@@ -1,9 +1,9 @@
 """Which samples may be believed, and until when.
 
-Three questions are asked of a sample. Is it possible at all (`Limits`)? Can it have seen
-the pod (`covers`)? Is it still fresh (`Freshness`)? The last answer changes as time goes
-by although nothing happens, so `Freshness` also remembers how long its answers hold; what
-was computed from them can be kept until then.
+Three questions are asked of a sample. Is it possible at all (`Limits`, `why_no_pods`)? Can it
+have seen the pod (`covers`, `began_before`)? Is it still fresh (`Freshness`)? The last answer
+changes as time goes by although nothing happens, so `Freshness` also remembers how long its
+answers hold; what was computed from them can be kept until then.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from math import inf, nextafter
 from typing import Final
 
 from common.cluster.records import NodeRecord, PodRecord
+from common.cluster.snapshot import Snapshot
 from common.contract import Unknown
 from common.load.settings import LoadSettings
-from common.usage.source import Usage
+from common.usage.source import Sample, Usage
 
 ABSURD_MULTIPLE: Final = 4.0
 """A sample above this multiple of allocatable is no measurement.
@@ -52,14 +53,83 @@ class Limits:
         return Unknown.ABSURD_SAMPLE
 
 
-def covers(usage: Usage, pod: PodRecord) -> bool:
-    """Tell whether the pod was there during the whole window.
+STARTING_S: Final = 300.0
+"""How long after its scheduling a pod may take to start and still be expected to.
+
+Longer than most image pulls. A pod whose volume cannot be mounted waits for ever, and would
+be counted for ever on a node that it never uses.
+"""
+
+_STARTING: Final = frozenset({"", "ContainerCreating", "PodInitializing"})
+"""Reasons of containers that wait for their first start, in whatever state the kubelet says.
+
+Every other reason (CrashLoopBackOff, ImagePullBackOff, CreateContainerConfigError, Error) means
+that a start was tried and failed.
+"""
+
+
+def began_s(pod: PodRecord) -> float:
+    """Return when a pod began to use its node; infinity if it has not, or that is not known.
 
     A pod whose kubelet has not yet said anything about it has no time of scheduling, and
     no sample can know it.
     """
+    if pod.started_s is not None:
+        return pod.started_s
+    if pod.scheduled_s is None or pod.is_running_nothing:
+        return inf
+    return pod.scheduled_s
+
+
+def began_before(pod: PodRecord, moment_s: float) -> bool:
+    """Tell whether a pod used its node from that moment on."""
+    return began_s(pod) + STAMP_PRECISION_S <= moment_s
+
+
+def covers(usage: Usage, pod: PodRecord) -> bool:
+    """Tell whether the pod was there during the whole window.
+
+    Its scheduling counts, not the start of its containers: one that restarts is the same pod.
+    """
     since_s = pod.scheduled_s
     return since_s is not None and usage.end_s - usage.window_s >= since_s + STAMP_PRECISION_S
+
+
+def uses_nothing(pod: PodRecord, now_s: float) -> bool:
+    """Tell whether a pod uses nothing now and is not about to."""
+    return now_s > uses_until_s(pod)
+
+
+def uses_until_s(pod: PodRecord) -> float:
+    """Return until when a pod counts as using its node if its kubelet says nothing new."""
+    if pod.finished:
+        return -inf
+    if not pod.node:
+        return inf  # it has no node yet, and will use the one that it gets
+    if pod.running_containers is None and pod.phase != "Pending":
+        return inf
+    if pod.running_containers:
+        return inf
+    if any(each.reason not in _STARTING for each in pod.stalled):
+        return -inf
+    since_s = pod.created_s if pod.scheduled_s is None else pod.scheduled_s
+    return since_s + STARTING_S
+
+
+def why_no_pods(sample: Sample, snapshot: Snapshot, now_s: float) -> str | None:
+    """Say why a round without a single pod cannot be true; None where it can.
+
+    A pod is measured two windows after it began at the latest. A source that names nodes and
+    no pods has lost them: nothing can be said about what could be moved.
+    """
+    if sample.pods or not sample.nodes:
+        return None
+    latest_s = now_s - 2 * max(usage.window_s for usage in sample.nodes.values())
+    pods = (pod for pod in snapshot.pods.values() if pod.node in sample.nodes)
+    missed = sum(began_before(pod, latest_s) and not uses_nothing(pod, now_s) for pod in pods)
+    if not missed:
+        return None
+    return f"no sample of any pod, although {missed} run for longer than two windows"
 
 
 class Freshness:
