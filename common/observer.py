@@ -170,6 +170,10 @@ class Observer:
             except UsageError as error:
                 self._failed(error)
                 await self._clock.sleep(backoff.next_s())
+            except Exception as error:  # a source that cannot be opened must not end the program
+                log.exception("source of usage failed")
+                self._failed(UsageError(f"{type(error).__name__}: {error}"))
+                await self._clock.sleep(backoff.next_s())
 
     def _use(self, choice: SourceChoice) -> LoadBook:
         """Begin with a source; what another one has said is not mixed with what it says."""

@@ -12,20 +12,24 @@ cancelled; everything a process needs beside that is here, once for all programs
 
 The first signal cancels `run`, whose `finally` blocks are the draining. Handlers are set with
 `signal.signal`, not on the loop, so that a second signal works even if the loop is stuck.
+A thread cannot be cancelled: one that does not end is left behind after a few seconds.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import dataclasses
 import json
 import os
 import signal
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, NoReturn, Protocol, TypeVar
 
 import structlog
 import uvloop
@@ -40,6 +44,9 @@ DONE: Final = 0
 CANNOT_WORK: Final = 1
 NOT_UNDERSTOOD: Final = 2
 BUG: Final = 70
+
+_THREADS_S: Final = 2.0
+"""How long threads may go on after everything else has ended."""
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -202,15 +209,25 @@ class _Shell:
         self._work: asyncio.Task[None] | None = None
 
     def run(self, run: Run[C, O], config: C, options: O) -> int:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            threads = ThreadPoolExecutor(thread_name_prefix="worker")
+            runner.get_loop().set_default_executor(threads)
+            code = self._outcome(runner, run, config, options)
+            # Before the runner's end and the interpreter's: both wait for threads for ever.
+            if not _end(threads):
+                log.warning("stopped beside a thread that does not end", program=self._name)
+                _leave(code)
+        if self._asked_to_stop and code == DONE:
+            log.info("stopped", program=self._name)
+        return code
+
+    def _outcome(self, runner: asyncio.Runner, run: Run[C, O], config: C, options: O) -> int:
         try:
-            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                runner.run(self._supervise(run, config, options))
+            runner.run(self._supervise(run, config, options))
         except KeyboardInterrupt:  # before the handlers were set
             return 128 + signal.SIGINT
         except (Exception, asyncio.CancelledError) as error:
             return self._exit_code(error)
-        if self._asked_to_stop:
-            log.info("stopped", program=self._name)
         return DONE
 
     async def _supervise(self, run: Run[C, O], config: C, options: O) -> None:
@@ -262,6 +279,24 @@ class _Shell:
             else:
                 line = logs.one_line(problem) or type(error).__name__
                 print(f"{self._name}: {line}", file=sys.stderr, flush=True)
+
+
+def _end(threads: ThreadPoolExecutor) -> bool:
+    """Let threads finish what they do; tell whether they have in time."""
+    waiting = threading.Thread(
+        target=threads.shutdown, kwargs={"cancel_futures": True}, daemon=True
+    )
+    waiting.start()
+    waiting.join(_THREADS_S)
+    return not waiting.is_alive()
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process without waiting for anything but what was printed."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

@@ -60,6 +60,8 @@ class Advisor:
         self._intents = intents
         self._clock = clock
         self._ready = ready
+        self._expiry_s = config.metric_expiry.seconds
+        self._confirmed_s = clock.monotonic()
         self._drops_overloaded = config.overloaded is Overloaded.FILTER
         self._silent_pod = Demand(
             cpu_milli=config.estimates.cpu_milli, mem_bytes=config.estimates.mem_bytes
@@ -88,11 +90,21 @@ class Advisor:
 
     def use(self, board: Board) -> None:
         """Answer from this board from now on."""
+        self.confirm()
         self._overlay = None  # so that nothing is drawn twice
         self._assumed.settle(board.version)
         self._overlay = Overlay(board)
         for node in {*self._assumed.nodes(), *self._held}:
             self._redraw(node)
+
+    def confirm(self) -> None:
+        """Note that the board still is what is believed."""
+        self._confirmed_s = self._clock.monotonic()
+
+    @property
+    def outdated(self) -> bool:
+        """Tell whether the board is so old that load must not decide any more."""
+        return self._clock.monotonic() - self._confirmed_s > self._expiry_s
 
     async def filter(self, pod: AskedPod, names: Sequence[str]) -> Filtered:
         """Refuse nodes under maintenance, then steer; see `filtering`."""
@@ -126,7 +138,7 @@ class Advisor:
         demand = self._demand(pod, guidance)
         target = None if guidance is None else guidance.target
         best: str | None = target
-        if overlay.board.resting:
+        if overlay.board.resting or self.outdated:
             self._neutral.count("prioritize", "resting")
             scores = equal_scores(names)
         else:
@@ -195,7 +207,7 @@ class Advisor:
 
     def _overloaded(self, names: Sequence[str], demand: Demand) -> set[str]:
         overlay = self._overlay
-        if overlay is None or overlay.board.resting:
+        if overlay is None or overlay.board.resting or self.outdated:
             return set()
         return overlay.overloaded(names, demand)
 

@@ -27,21 +27,19 @@ from common.kube.client import KubeClient
 from common.kube.own import own_identity, own_namespace
 from common.kube.resources import MIGRATIONS, NODES, PODS
 from common.metrics import Metrics
-from common.observer import Belief, Observer
+from common.observer import Observer
 from common.program import Announce, FlagError, Options
 from extender.advisor import Advisor
 from extender.app import make_app, server_options
+from extender.board_keeper import BoardKeeper
 from extender.debug import nodes_page
 from extender.guided import Guided
 from extender.guides import Guides
 from extender.heartbeat import Heartbeat
 from extender.intents import Intents
 from extender.right_of_way import RightOfWay
-from extender.scoring import Board
 from extender.tls import ServerTls
 
-REFRESH_S: Final = 1.0
-"""What we answered ourselves is counted at once; the rest of the world may be so late."""
 READ: Final = (
     *(reading for reading in READINGS if reading.resource in (NODES, PODS)),
     MIGRATION_READING,
@@ -92,7 +90,7 @@ async def run(
         async with asyncio.TaskGroup() as group:
             group.create_task(_drain_when_cancelled(health))
             group.create_task(parts.observer.run())
-            group.create_task(parts.refresh())
+            group.create_task(parts.keep_board())
             group.create_task(parts.begin())
             group.create_task(parts.heartbeat.run())
             if tls is not None:
@@ -103,10 +101,10 @@ async def run(
 class _Parts:
     """Everything that works together in one extender."""
 
-    clock: Clock
     observer: Observer
     intents: Intents
     advisor: Advisor
+    board_keeper: BoardKeeper
     verdicts: Guided
     heartbeat: Heartbeat
 
@@ -157,10 +155,12 @@ class _Parts:
             rng=random.Random(),
         )
         return cls(
-            clock=clock,
             observer=observer,
             intents=intents,
             advisor=advisor,
+            board_keeper=BoardKeeper(
+                observer, advisor, intents.predecessors, clock=clock, metrics=metrics
+            ),
             verdicts=Guided(advisor, guides, lambda: advisor.board),
             heartbeat=heartbeat,
         )
@@ -168,7 +168,8 @@ class _Parts:
     def show(self, health: Health) -> None:
         """Say on the health port what is missing, and what is believed."""
         health.ready("cluster", self.observer.reader.why_not_synced)
-        health.ready("board", lambda: None if self.advisor.board else "no node was judged yet")
+        health.ready("board", self.board_keeper.why_not_ready)
+        health.live("board", self.board_keeper.why_stuck)
         health.route("/debug/nodes", nodes_page(self.advisor.explain, self.intents.rows))
 
     def lookup(self, uid: PodUid) -> PodRecord | None:
@@ -181,25 +182,10 @@ class _Parts:
             await reflector.wait_synced()
         self.intents.begin()
 
-    async def refresh(self) -> None:
-        """Keep the board in step with the belief."""
+    async def keep_board(self) -> None:
+        """Keep the board in step with the belief, once there is one."""
         await self.observer.reader.wait_synced()
-        while True:
-            belief = await self.observer.look(self.intents.predecessors())
-            if not self._holds(belief):
-                board = await asyncio.to_thread(
-                    Board.after, self.advisor.board, belief, self.advisor.settings
-                )
-                self.advisor.use(board)
-            await self.clock.sleep(REFRESH_S)
-
-    def _holds(self, belief: Belief) -> bool:
-        board = self.advisor.board
-        return (
-            board is not None
-            and board.load is belief.load
-            and board.version == belief.snapshot.version
-        )
+        await self.board_keeper.run()
 
 
 async def _drain_when_cancelled(health: Health) -> None:

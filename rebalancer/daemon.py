@@ -29,6 +29,7 @@ from common.config import Mode, RebalancerConfiguration, Strategy
 from common.load import Load
 from common.metrics import Metrics
 from common.observer import Belief
+from common.progress import Progress
 from common.usage import SourceKind
 from rebalancer.choosing import (
     Chain,
@@ -59,6 +60,10 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 SAMPLE_POLL_S: Final = 1.0
 """How often it is asked whether all touched nodes were measured anew."""
+_LEAST_PATIENCE_S: Final = 300.0
+_PATIENCE_INTERVALS: Final = 5
+_PLANNING_S: Final = 60.0
+"""What planning and writing may take beside the waits of a plan, at least."""
 
 
 class Looking(Protocol):
@@ -163,8 +168,12 @@ class Daemon:
         self._looked_s = 0.0
         self._under_way: frozenset[str] = frozenset()
         self.show: Final = Show(metrics)
+        self.progress: Final = Progress("cycle of planning", clock)
         self._episode = EpisodeBook(metrics)
         self._cycles = metrics.counter("cycles_total", "Cycles of planning.", ("result",))
+        self._failed_in_a_row = metrics.gauge(
+            "cycles_failed_in_a_row", "Cycles that failed since the last one that did not."
+        )
         self._dropped = metrics.counter(
             "plan_chains_dropped_total",
             "Chains of moves that did not hold when they were looked at again.",
@@ -188,18 +197,24 @@ class Daemon:
     async def run(self) -> None:
         """Cycle until cancelled; a term of leading."""
         self._decider = self._latest = None
+        self.progress.begin(patience_s(self._config()))
         try:
             while True:
                 began_s = self._clock.monotonic()
+                self.progress.expect(patience_s(self._config()))
                 await self._guarded_cycle()
+                self.progress.ended(patience_s(self._config()))
                 spent_s = self._clock.monotonic() - began_s
                 interval_s = self._config().rescheduling_interval.seconds
                 await self._pause(interval_s - spent_s)
         finally:
             self.show.forget()
+            self.progress.rest()
+            self._failed_in_a_row.set(0)
 
     async def _pause(self, seconds: float) -> None:
         """Wait until the next plan is due; samples that come meanwhile are counted."""
+        self.progress.doing("waiting for the next cycle")
         end_s = self._clock.monotonic() + seconds
         heeding = (Due.MAINTENANCE, Due.CHANGED, Due.SAMPLE)
         while True:
@@ -223,13 +238,16 @@ class Daemon:
         try:
             await self.cycle()
             self._cycles.labels("done").inc()
+            self._failed_in_a_row.set(0)
         except Exception:
             # The next cycle starts from the cluster as it is then; nothing was remembered.
             self._cycles.labels("failed").inc()
+            self._failed_in_a_row.inc()
             log.exception("cycle failed")
 
     async def _look(self) -> _Look:
         """Make a plan and show it."""
+        self.progress.doing("planning")
         # Noted first: a look that fails must not be due again at once.
         self._looked_s = began_s = self._clock.now()
         belief = await self.believe()
@@ -297,6 +315,7 @@ class Daemon:
         """Wait for newer samples of all touched nodes, at most as long as is allowed."""
         touched, config = touched_by(look.choice.load), self._config()
         end_s = self._clock.monotonic() + config.revalidate_within.seconds
+        self.progress.doing("waiting for newer samples")
         await self._wait(config.revalidate_after.seconds)
         while True:
             belief = await self.believe()
@@ -320,6 +339,7 @@ class Daemon:
         self, look: _Look, chains: Sequence[Chain], belief: Belief, *objections: Objection
     ) -> None:
         """Look at chains again, and write down those that still hold."""
+        self.progress.doing("validating and writing moves")
         held = await self._held(look, chains, belief, objections)
         for dropped in held.dropped:
             self._dropped.labels(dropped.why.name).inc()
@@ -396,6 +416,18 @@ class Daemon:
             looked_s=self._looked_s,
             now_s=self._clock.now(),
         )
+
+
+def patience_s(config: RebalancerConfiguration) -> float:
+    """Return how long after the end of a cycle the end of the next one is late for certain."""
+    interval_s = config.rescheduling_interval.seconds
+    longest_wait_s = max(config.revalidate_after.seconds, config.revalidate_within.seconds)
+    return max(
+        _PATIENCE_INTERVALS * interval_s,
+        _LEAST_PATIENCE_S,
+        # A plan that waits as long as it may is planned before and written after that.
+        interval_s + longest_wait_s + _PLANNING_S,
+    )
 
 
 def judges_differently(old: RebalancerConfiguration, new: RebalancerConfiguration) -> bool:

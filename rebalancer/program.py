@@ -90,6 +90,7 @@ async def run(
                     config, options, observer, client, lease_client, clock=clock, metrics=metrics
                 )
                 health.route("/debug/plan", plan_page(lambda: parts.daemon.plan))
+                health.live("cycles", parts.why_stuck)
                 announce(health=address)
                 await parts.run()
         finally:
@@ -229,6 +230,10 @@ class _Parts:
                 await self.daemon.run()
             else:
                 await while_leading(self._elector, [self.daemon.run, *self._acting])
+
+    def why_stuck(self) -> str | None:
+        """Say why this process makes no progress; a standby and a cut-off one need not."""
+        return self.daemon.progress.why_stuck(self._observer.reader.last_unreachable_s())
 
     def _current(self) -> RebalancerConfiguration:
         return self._source.current

@@ -163,6 +163,10 @@ class ClusterReader:
             if reflector.resource in self._needed:
                 await reflector.wait_synced()
 
+    def last_unreachable_s(self) -> float:
+        """Return until when no kind could be read, on the monotonic clock; -inf if never so."""
+        return min(r.last_unreachable_s for r in self.reflectors)
+
     def why_not_synced(self) -> str | None:
         """Name the kinds that are missing or stale; None when all is well."""
         behind = [r.resource.plural for r in self.reflectors if not r.synced]

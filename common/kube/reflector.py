@@ -76,6 +76,8 @@ _PASSING: Final = (
     Forbidden,
     KubeconfigError,
 )
+_OUT_OF_REACH: Final = (Unreachable, TooManyRequests, ServerError)
+"""The server did not answer, or could not."""
 
 
 class Sink(Protocol[T_contra]):
@@ -169,6 +171,8 @@ class Reflector(Generic[T]):
         self._listing = _Listing(settings.page_size)
         self._heard_at = clock.monotonic()
         self._heard_something = asyncio.Event()
+        self.last_unreachable_s = float("-inf")
+        """When the server last gave no proper answer, on the monotonic clock."""
         self._trouble = ""
         self._complaints: dict[str, str] = {}
 
@@ -382,9 +386,11 @@ class Reflector(Generic[T]):
     def _after(self, error: KubeError) -> float:
         """Take note of a failure; return how long to wait."""
         self._figures.error(type(error).__name__)
+        if isinstance(error, _OUT_OF_REACH):
+            self.last_unreachable_s = self._clock.monotonic()
         if not _keeps_history(error):
             self._must_list = True
-        if not isinstance(error, (Unreachable, TooManyRequests, ServerError)):
+        if not isinstance(error, _OUT_OF_REACH):
             self._listing = _Listing(self._settings.page_size)
         pause_s = self._pause_s(error)
         self._tell(error, pause_s)

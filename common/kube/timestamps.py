@@ -22,6 +22,11 @@ def micro_time(seconds: float) -> str:
     return stamp.isoformat(timespec="microseconds") + "Z"
 
 
+def to_the_second(seconds: float) -> str:
+    """Return the epoch time as `2026-11-16T08:53:36Z`."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def parse_time(text: str) -> float:
     """Return the epoch time of an RFC 3339 stamp; raise ValueError for anything else."""
     if not _RFC3339.fullmatch(text):

@@ -151,6 +151,23 @@ def test_the_second_signal_exits_at_once(drain: str, number: signal.Signals, cod
         assert program.ended()[0] == code
 
 
+def test_a_thread_that_never_ends_does_not_keep_a_program_from_ending() -> None:
+    with running("--drain", "thread") as program:
+        program.send(signal.SIGTERM)
+        assert [program.line(), program.line()] == ["draining", "drained"]
+        code, stderr = program.ended()
+    assert code == 0
+    assert "stopped beside a thread that does not end" in stderr
+
+
+def test_the_second_signal_does_not_wait_for_a_thread_either() -> None:
+    with running("--drain", "thread") as program:
+        program.send(signal.SIGTERM)
+        assert [program.line(), program.line()] == ["draining", "drained"]
+        program.send(signal.SIGTERM)
+        assert program.ended()[0] == 143
+
+
 def test_a_program_that_is_done_exits_0(called: Call) -> None:
     done = called("--health-port", "0", "--once")
     assert done.returncode == 0

@@ -99,6 +99,7 @@ def _seen(live: str) -> dict[str, str]:
 
 _FILTERED: Final = 'evenkeel_extender_requests_total{verb="filter", code="200"}'
 _CYCLES: Final = 'evenkeel_cycles_total{result="failed"}'
+_IN_A_ROW: Final = 'evenkeel_cycles_failed_in_a_row{namespace="evenkeel", pod="r-1"}'
 _REFUSED: Final = 'evenkeel_config_refused{namespace="evenkeel", pod="r-1"}'
 _UP: Final = 'up{job="evenkeel-extender-metrics", pod="e-1"}'
 _MISSING: Final = 'evenkeel_usage_missing{namespace="evenkeel", pod="e-1"}'
@@ -180,6 +181,11 @@ CASES: Final = (
     Case("EvenkeelNoLeader", "one leads", ONE_LEADS, 30),
     Case("EvenkeelNoLeader", "it changes", {LEADS: "1x10 0x60", WAITS: "0x13 1x60"}, 30),
     Case("EvenkeelPlanningFails", "every cycle", {_CYCLES: "0+2x60"}, 40, 1),
+    Case("EvenkeelEveryCycleFails", "five in a row", {_IN_A_ROW: "0x10 1 2 3 4 5x60"}, 20, 1),
+    Case("EvenkeelEveryCycleFails", "one an hour, two so far", {_IN_A_ROW: "0x5 1x60 2x60 3x60"}, 120),
+    Case("EvenkeelEveryCycleFails", "an hour apart, three", {_IN_A_ROW: "1x60 2x60 3x60"}, 130, 1),
+    Case("EvenkeelEveryCycleFails", "every other cycle", {_IN_A_ROW: "0 1 0 1 0 2 0 1x60"}, 40),
+    Case("EvenkeelEveryCycleFails", "none, or a standby", {_IN_A_ROW: "0x60"}, 40),
     Case("EvenkeelPlanningFails", "one cycle, long ago", {_CYCLES: "0x2 1x60"}, 40),
     Case("EvenkeelConfigRefused", "a bad key", {_REFUSED: "0x10 1x60"}, 30, 1),
     Case("EvenkeelConfigRefused", "mended", {_REFUSED: "0x10 1x3 0x60"}, 30),

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import contextlib
 import sys
+import threading
 from dataclasses import dataclass
 
 from common.clock import Clock
@@ -42,6 +43,9 @@ async def run(
     if options.fail:
         raise failure(options)
     health = Health(Metrics("tiny"))
+    if options.drain == "thread":
+        stuck = asyncio.get_running_loop().run_in_executor(None, threading.Event().wait)
+        stuck.add_done_callback(lambda _: None)
     health.ready("threshold", lambda: None if config.cpu_threshold > 50 else "too low")
     async with health.serving(options.bind_address, options.health_port) as address:
         announce(health=address)
@@ -76,7 +80,7 @@ async def drain(how: str, clock: Clock) -> None:
 def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fail", choices=FAILURES)
     parser.add_argument("--grouped", action="store_true")
-    parser.add_argument("--drain", default="clean", help="clean, hang, busy or fail")
+    parser.add_argument("--drain", default="clean", help="clean, hang, busy, thread or fail")
     parser.add_argument("--once", action="store_true")
 
 

@@ -7,8 +7,8 @@ import socket
 from typing import Any
 
 import uvicorn
-from uvicorn.server import ServerState
 
+from common.http_limits import Limits, PortState
 from extender.corking import CorkedProtocol
 
 ASKED = b"POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody"
@@ -61,7 +61,7 @@ class Connection:
 
     def __init__(self, wire: Wire) -> None:
         config = uvicorn.Config(answer, lifespan="off", ws="none", log_config=None)
-        self._protocol = CorkedProtocol(config, ServerState(), {})
+        self._protocol = CorkedProtocol(config, PortState(Limits(), None, "test"), {})
         self._protocol.connection_made(wire)
 
     def receive(self, data: bytes) -> None:
