@@ -12,6 +12,9 @@ from typing import Final
 GROUP: Final = "evenkeel.io"
 API_VERSION: Final = f"{GROUP}/v1alpha1"
 
+INSTALL_CRD: Final = "kubectl apply --server-side -k deploy/crds"
+"""How the kind Migration is made known to a cluster, from a checkout of the project."""
+
 _SCHEDULER: Final = "scheduler.alpha.kubernetes.io"
 
 MAINTENANCE_LABEL: Final = f"{_SCHEDULER}/maintenance"

@@ -168,9 +168,14 @@ class _Parts:
     def show(self, health: Health) -> None:
         """Say on the health port what is missing, and what is believed."""
         health.ready("cluster", self.observer.reader.why_not_synced)
+        health.note("migrations", self._why_unguided)
         health.ready("board", self.board_keeper.why_not_ready)
         health.live("board", self.board_keeper.why_stuck)
         health.route("/debug/nodes", nodes_page(self.advisor.explain, self.intents.rows))
+
+    def _why_unguided(self) -> str | None:
+        why = self.observer.reader.why_not_steered()
+        return why and f"moved pods are not guided, all else works: {why}"
 
     def lookup(self, uid: PodUid) -> PodRecord | None:
         """Return a pod that the watch has told us of."""

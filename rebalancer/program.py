@@ -19,6 +19,7 @@ from common.clock import Clock
 from common.cluster.reader import MIGRATION_READING, READINGS, Reading, lease_reading
 from common.config import RebalancerConfiguration
 from common.connecting import connected
+from common.contract import INSTALL_CRD
 from common.health import Health
 from common.kube.client import KubeClient
 from common.kube.errors import Forbidden, NotFound
@@ -283,9 +284,10 @@ async def _readings(
     try:
         await client.get(MIGRATIONS.path(), params={"limit": 1})
     except (NotFound, Forbidden) as error:
-        if not options.dry_run:
-            raise StartError(f"cannot read Migrations (see deploy/crds): {error}") from None
         absent = isinstance(error, NotFound)
+        if not options.dry_run:
+            missing = f"the Migration CRD is not installed: run {INSTALL_CRD}"
+            raise StartError(missing if absent else f"cannot read Migrations: {error}") from None
         why = "Evenkeel is not installed there yet" if absent else str(error)
         log.info("migrations not read, earlier moves are not known", why=why)
         return always

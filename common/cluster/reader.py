@@ -12,6 +12,7 @@ import gc
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -40,6 +41,7 @@ from common.cluster.storage_objects import (
     PersistentVolumeClaim,
     StorageClass,
 )
+from common.contract import INSTALL_CRD
 from common.kube import resources as kinds
 from common.kube.client import KubeClient
 from common.kube.reflector import Reflector, ReflectorSettings, Sink
@@ -61,6 +63,8 @@ class Reading:
     """The only one that is read; the empty one stands for all."""
     optional: bool = False
     """Whether work can begin without it."""
+    install: str = ""
+    """The command that installs its CRD; empty for built-in kinds."""
 
 
 READINGS: Final[tuple[Reading, ...]] = (
@@ -92,7 +96,7 @@ READINGS: Final[tuple[Reading, ...]] = (
 )
 
 MIGRATION_READING: Final = Reading(
-    kinds.MIGRATIONS, Migration, lambda s: s.migrations, optional=True
+    kinds.MIGRATIONS, Migration, lambda s: s.migrations, optional=True, install=INSTALL_CRD
 )
 """Apart from the others, for a cluster that knows nothing of Evenkeel has no such kind."""
 
@@ -123,6 +127,7 @@ class ClusterReader:
         self.state: Final = ClusterState(self._tell_odd)
         readings = READINGS if readings is None else readings
         self._needed = frozenset(r.resource for r in readings if not r.optional)
+        self._installs = {r.resource: r.install for r in readings if r.install}
         self.reflectors: Final = tuple(
             Reflector(
                 client,
@@ -133,6 +138,7 @@ class ClusterReader:
                     settings,
                     field_selector=reading.field_selector,
                     namespace=reading.namespace,
+                    install=reading.install,
                 ),
                 clock=clock,
                 metrics=metrics,
@@ -140,6 +146,13 @@ class ClusterReader:
             )
             for reading in readings
         )
+        missing = metrics.gauge(
+            "crd_missing", "1 while the API server does not know this kind.", ("kind",)
+        )
+        for reflector in self.reflectors:
+            if reflector.resource in self._installs:
+                absent = partial(_is_absent, reflector)
+                missing.labels(reflector.resource.kind).set_function(absent)
 
     async def run(self) -> None:
         """Read for ever."""
@@ -168,10 +181,33 @@ class ClusterReader:
         return min(r.last_unreachable_s for r in self.reflectors)
 
     def why_not_synced(self) -> str | None:
-        """Name the kinds that are missing or stale; None when all is well."""
-        behind = [r.resource.plural for r in self.reflectors if not r.synced]
-        return f"waiting for {', '.join(behind)}" if behind else None
+        """Name the kinds that are missing or stale; None when all is well.
+
+        A kind that work does not need may be missing altogether.
+        """
+        behind = [r for r in self.reflectors if not r.synced and not self._is_spared(r)]
+        if not behind:
+            return None
+        why = "; ".join(sorted({words for r in behind if (words := self._trouble_of(r))}))
+        names = ", ".join(r.resource.plural for r in behind)
+        return f"waiting for {names}" + (f" ({why})" if why else "")
+
+    def why_not_steered(self) -> str | None:
+        """Say which CRD is missing and how to install it, where work goes on without it."""
+        found = [self._trouble_of(r) for r in self.reflectors if r.absent and self._is_spared(r)]
+        return "; ".join(found) or None
+
+    def _is_spared(self, reflector: Reflector[Any]) -> bool:
+        return reflector.absent and reflector.resource not in self._needed
+
+    def _trouble_of(self, reflector: Reflector[Any]) -> str:
+        install = self._installs.get(reflector.resource, "") if reflector.absent else ""
+        return f"{reflector.trouble}: run {install}" if install else reflector.trouble
 
     def _tell_odd(self, kind: str, key: str, cause: str) -> None:
         self._odd.labels(kind, cause).inc()
         log.warning("object makes no sense", kind=kind, object=key, cause=cause)
+
+
+def _is_absent(reflector: Reflector[Any]) -> float:
+    return float(reflector.absent)

@@ -40,6 +40,7 @@ from common.kube.errors import (
     KubeconfigError,
     KubeError,
     Malformed,
+    NotFound,
     ServerError,
     TimedOut,
     TooLarge,
@@ -120,6 +121,8 @@ class ReflectorSettings:
     namespace: str = ""
     field_selector: str = ""
     label_selector: str = ""
+    install: str = ""
+    """The command that makes the kind known to the server; empty for built-in kinds."""
 
     def selection(self) -> dict[str, str | int]:
         """Return the parameters that choose objects."""
@@ -167,6 +170,7 @@ class Reflector(Generic[T]):
         self._figures = _Figures(metrics, resource.kind, self)
         self._version = ""
         self._listed = False
+        self._absent = False
         self._must_list = True
         self._listing = _Listing(settings.page_size)
         self._heard_at = clock.monotonic()
@@ -185,6 +189,16 @@ class Reflector(Generic[T]):
     def synced(self) -> bool:
         """Tell whether the sink holds a whole list that is not stale."""
         return self._listed and self.staleness_s() <= self._settings.stale_after_s
+
+    @property
+    def absent(self) -> bool:
+        """Tell whether the server does not know this kind, because its CRD is missing."""
+        return self._absent
+
+    @property
+    def trouble(self) -> str:
+        """What went wrong last time, in words; empty after any success."""
+        return self._trouble
 
     def staleness_s(self) -> float:
         """Return how long ago the server was last heard."""
@@ -272,6 +286,7 @@ class Reflector(Generic[T]):
         self._version = listing.version
         self._must_list = False
         self._listed = True
+        self._absent = False
         self._figures.lists.inc()
         self._heard()
 
@@ -393,8 +408,25 @@ class Reflector(Generic[T]):
         if not isinstance(error, _OUT_OF_REACH):
             self._listing = _Listing(self._settings.page_size)
         pause_s = self._pause_s(error)
-        self._tell(error, pause_s)
+        if isinstance(error, NotFound) and self._settings.install:
+            self._miss_kind()
+        else:
+            self._tell(error, pause_s)
         return pause_s
+
+    def _miss_kind(self) -> None:
+        """Take note that the kind is not defined: then there are no objects of it either."""
+        for key in list(self._sink.keys()):
+            self._sink.forget(key)
+        self._listed = False
+        # The server has answered: this is no silence.
+        self._heard_at = self._clock.monotonic()
+        if not self._absent:
+            self._absent = True
+            self._trouble = f"the {self.resource.kind} CRD is not installed"
+            log.warning(
+                "CRD not installed", kind=self.resource.kind, install=self._settings.install
+            )
 
     def _pause_s(self, error: KubeError) -> float:
         pause_s = self._backoff.next_s()

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from structlog.testing import capture_logs
 
 from simulator import build
-from simulator.api import write_kubeconfig
+from simulator.api import DEFINITIONS, write_kubeconfig
 from simulator.cluster import SimulatedCluster
 from simulator.faults import (
     AnyFault,
@@ -105,20 +106,84 @@ async def test_an_api_server_that_refuses_delays_the_start_only(
             await eventually(partial(hot_is_worst, service), "its scores mean something")
 
 
-async def test_without_the_definition_of_migrations_all_else_works(tmp_path: Path) -> None:
+async def test_without_the_crd_it_steers_by_load_and_maintenance_and_says_how_to_install_it(
+    tmp_path: Path,
+) -> None:
     async with cluster_of(3, HOT) as cluster:
         maintain(cluster, "node-1", on=True)
+        with capture_logs() as logs:
+            async with guided(cluster, tmp_path) as service:
+                await eventually(partial(hot_is_worst, service), "scores are given")
+                assert await service.kept(args(*NAMES)) == ["node-0", "node-2"]
+                answer = await service.get("/readyz")
+                assert answer.status_code == 200
+                assert answer.text == (
+                    "ok\n[!]migrations: moved pods are not guided, all else works: "
+                    "the Migration CRD is not installed: "
+                    "run kubectl apply --server-side -k deploy/crds\n"
+                )
+                assert await service.total("crd_missing", kind="Migration") == 1
+                assert await service.total("cache_staleness_seconds", kind="Migration") < 60
+                assert leases(cluster) == []
+        told = [line for line in logs if line["event"] == "CRD not installed"]
+        assert [line["install"] for line in told] == ["kubectl apply --server-side -k deploy/crds"]
+
+
+async def test_a_crd_that_comes_goes_and_comes_again_is_taken_up_without_a_restart(
+    tmp_path: Path,
+) -> None:
+    async with cluster_of(3) as cluster, guided(cluster, tmp_path) as service:
+        assert "CRD is not installed" in (await service.get("/readyz")).text
+        for number in range(2):
+            cluster.create([definition()])
+            await eventually(partial(guides_a_move, cluster, service, f"web-{number}"))
+            await eventually(lambda: leases(cluster), "it has a Lease")
+            assert (await service.get("/readyz")).text == "ok\n"
+            assert await service.total("crd_missing", kind="Migration") == 0
+            cluster.store.delete(DEFINITIONS, "migrations.evenkeel.io")
+            await eventually(partial(misses_the_crd, service), "it notices")
+            assert await service.is_ready()
+            assert await service.intents() == []
+
+
+async def misses_the_crd(service: Extender) -> bool:
+    return await service.total("crd_missing", kind="Migration") == 1
+
+
+async def guides_a_move(cluster: SimulatedCluster, service: Extender, app: str) -> bool:
+    """Plan a move of a new pod, and wait until the extender knows of it."""
+    cluster.create([build.deployment(app, 1)])
+    await until(cluster, lambda: [p for p in pods_of(cluster, app) if "nodeName" in p["spec"]])
+    [pod] = pods_of(cluster, app)
+    plan(cluster, pod, next(n for n in NAMES if n != pod["spec"]["nodeName"]))
+    await eventually(service.intents, "the move is known")
+    return True
+
+
+@pytest.mark.parametrize(("status", "words"), [(403, "Forbidden"), (500, "ServerError")])
+async def test_migrations_that_cannot_be_read_are_no_missing_crd(
+    status: int, words: str, tmp_path: Path
+) -> None:
+    async with cluster_of(3, definition(), HOT) as cluster:
+        fault = ServerError(status=status, resources=("migrations",))
+        number = cluster.faults.inject(fault)
         async with extender(cluster.write_kubeconfig(tmp_path / "kubeconfig")) as service:
             await eventually(partial(hot_is_worst, service), "scores are given")
-            assert await service.kept(args(*NAMES)) == ["node-0", "node-2"]
             answer = await service.get("/readyz")
             assert answer.status_code == 503
-            assert "[-]cluster failed: waiting for migrations" in answer.text
+            assert f"[-]cluster failed: waiting for migrations ({words}" in answer.text
             assert "[+]board ok" in answer.text
-            assert leases(cluster) == []
-            cluster.create([definition()])
+            assert "CRD" not in answer.text
+            assert await service.total("crd_missing", kind="Migration") == 0
+            cluster.faults.withdraw(number)
             await eventually(service.is_ready, "it is ready once Migrations are served")
             await eventually(lambda: leases(cluster), "it has a Lease")
+
+
+async def test_what_keeps_it_alive_is_said(tmp_path: Path) -> None:
+    async with cluster_of(3, definition()) as cluster, guided(cluster, tmp_path) as service:
+        answer = await service.get("/livez?verbose")
+        assert (answer.status_code, answer.text) == (200, "[+]board ok\nlivez check passed\n")
 
 
 @pytest.mark.parametrize("fault", [MetricsUnavailable(), MetricsMissing(), MetricsFrozen()])

@@ -432,3 +432,17 @@ async def test_one_object_that_is_too_large_is_said_and_waited_for(tmp_path: Pat
 
 
 BOMB = gzip.compress(b" " * (65 << 20), 1)
+
+
+async def test_it_knows_when_the_server_was_last_out_of_reach(tmp_path: Path) -> None:
+    async with reflecting(tmp_path, page([thing("x", 1)], "9"), status(403), status(500)) as stand:
+        await stand.holds(x=0)
+        await stand.clock.until_pausing()
+        assert stand.reflector.last_unreachable_s == float("-inf"), "a refusal is an answer"
+        await stand.clock.pass_pause()
+        await stand.clock.until_pausing()
+        assert stand.reflector.last_unreachable_s == stand.clock.monotonic()
+        await stand.api.stop()
+        await stand.clock.pass_pause()
+        await stand.clock.until_pausing()
+        assert stand.reflector.last_unreachable_s == stand.clock.monotonic()
