@@ -398,11 +398,15 @@ class Daemon:
         return acting and self._leads() and not (config.paused or self._dry_run)
 
     async def _write(self, plan: Plan, move: Move, belief: Belief, held: Revalidated) -> Written:
-        spec = spec_of(move, plan.plan_id, belief, self._config(), self._clock.now())
-        if spec is None:
+        try:
+            spec = spec_of(move, plan.plan_id, belief, self._config(), self._clock.now())
+            if spec is None:
+                return Written.FAILED
+            before = belief.snapshot.migrations.get(migration_name(spec.pod.uid))
+            answer = await self._writer.write(spec, predicted_use(move, held.after), before)
+        except Exception:  # the moves of the other chains begin all the same
+            log.exception("move not written", plan_id=plan.plan_id, pod=move.pod)
             return Written.FAILED
-        before = belief.snapshot.migrations.get(migration_name(spec.pod.uid))
-        answer = await self._writer.write(spec, predicted_use(move, held.after), before)
         self._unseen.add(answer.record)
         return answer.result
 

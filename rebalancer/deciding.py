@@ -3,16 +3,24 @@
 What was begun is neither planned again nor counted twice: open Migrations count as done,
 their pods are left alone, and a plan is put to newer samples before it is carried out.
 
+What cannot be judged stays where it is: a pod is refused by name, and if the plan as a whole
+fails, nodes are emptied all the same.
+
 A `Decider` remembers only what makes the next look better or cheaper: how often goals were
 seen broken, and the fit index. It works in one thread at a time and does no I/O.
 """
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, NamedTuple
 
 import msgspec
+import structlog
 
 from common.cluster.records import NodeName, PodRecord, PodUid
 from common.config import RebalancerConfiguration
@@ -21,11 +29,18 @@ from common.load import LoadView
 from common.observer import Belief
 from rebalancer.choosing import Chain, Objection, in_the_way
 from rebalancer.evictability import Context, Purpose, judge, past_of
+from rebalancer.goals import Empty
 from rebalancer.planner import Demand, Plan, PlannerSettings, make_plan
-from rebalancer.reasons import Refusal
+from rebalancer.planner.fitting import Unfit
+from rebalancer.reasons import Refusal, unjudgeable
 from rebalancer.revalidation import Revalidated, revalidate
 from rebalancer.strategies import Assessment, Assessor, Look
 from rebalancer.under_way import as_if_done
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+MAX_ODD: Final = 20
+"""Pods whose fit cannot be told that a plan is made without; with more, something else is wrong."""
 
 Judge = Callable[[PodRecord, Purpose], tuple[Refusal, ...]]
 
@@ -44,18 +59,84 @@ class Decider:
         self._config = config
         self._index = FitIndex()
         self._assessor = Assessor(config)
+        self._told: dict[PodUid, Refusal] = {}
 
     def decide(self, belief: Belief, now_s: float, *, at_once: bool = False) -> Decision:
         """Return the plan for this moment; `at_once` takes the samples at hand for enough."""
-        demand = self._demand(belief, as_if_done(belief), now_s, at_once=at_once)
-        plan, waiting = make_plan(demand), demand.assessment.waiting
+        with self._new_index_after_failure():
+            demand = self._demand(belief, as_if_done(belief), now_s, at_once=at_once)
+            plan, waiting = self._planned(demand), demand.assessment.waiting
         notes = (*_usage_notes(belief), *plan.notes, *(each.words for each in waiting))
         made = msgspec.structs.replace(plan, notes=notes, source=belief.source)
         return Decision(demand.assessment, made)
 
+    def _planned(self, demand: Demand) -> Plan:
+        """Return the plan; if making it fails, one that only empties nodes."""
+        try:
+            return self._planned_without_the_odd(demand)
+        except Exception as error:
+            goals = tuple(goal for goal in demand.assessment.goals if isinstance(goal, Empty))
+            if not goals or len(goals) == len(demand.assessment.goals):
+                raise
+            failed = unjudgeable(error).words
+            log.warning("planning for load failed", error=failed, where=_where(error))
+        plan = self._planned_without_the_odd(self._anew(demand, goals=goals))
+        words = f"Nothing is planned for load, because that failed: {failed}"
+        return msgspec.structs.replace(plan, notes=(*plan.notes, words))
+
+    def _planned_without_the_odd(self, demand: Demand) -> Plan:
+        """Return a plan in which pods stay whose fit cannot be told."""
+        odd: dict[PodUid, Refusal] = {}
+        judge = demand.judge
+
+        def without(pod: PodRecord, purpose: Purpose) -> tuple[Refusal, ...]:
+            return (odd[pod.uid],) if pod.uid in odd else judge(pod, purpose)
+
+        while True:
+            try:
+                return make_plan(demand)
+            except Unfit as error:
+                if error.pod.uid in odd or len(odd) >= MAX_ODD:
+                    raise
+                odd[error.pod.uid] = self._not_judged(error.pod, error.cause)
+            demand = self._anew(demand, judge=without)
+
+    @contextmanager
+    def _new_index_after_failure(self) -> Iterator[None]:
+        """Start with a new index next time: this one may stand half-way between two worlds."""
+        try:
+            yield
+        except Exception:
+            self._index = FitIndex()
+            raise
+
+    def _anew(
+        self,
+        demand: Demand,
+        *,
+        judge: Judge | None = None,
+        goals: tuple[Empty, ...] | None = None,
+    ) -> Demand:
+        """Return the demand with other gates or fewer goals, and with a new index."""
+        self._index = FitIndex()
+        look = replace(demand.look, world=World(demand.look.snapshot, self._index))
+        assessment = demand.assessment
+        if goals is not None:
+            assessment = msgspec.structs.replace(assessment, goals=goals)
+        return replace(demand, look=look, assessment=assessment, judge=judge or demand.judge)
+
+    def _not_judged(self, pod: PodRecord, error: Exception) -> Refusal:
+        """Return why a pod stays that could not be judged, and log it once."""
+        found = unjudgeable(error)
+        if self._told.get(pod.uid) != found:
+            self._told[pod.uid] = found
+            log.warning("pod not judged", pod=pod.key, error=found.words, where=_where(error))
+        return found
+
     def observe(self, belief: Belief, now_s: float) -> None:
         """Count which goals are broken in this sample, and plan nothing."""
-        self._demand(belief, as_if_done(belief), now_s, at_once=False)
+        with self._new_index_after_failure():
+            self._demand(belief, as_if_done(belief), now_s, at_once=False)
 
     def revalidate(
         self,
@@ -65,8 +146,9 @@ class Decider:
         objections: Sequence[Objection] = (),
     ) -> Revalidated:
         """Return what still holds; counts of observations are left alone."""
-        demand = self._demand(belief, belief.load, now_s, at_once=True)
-        return revalidate(chains, demand, objections)
+        with self._new_index_after_failure():
+            demand = self._demand(belief, belief.load, now_s, at_once=True)
+            return revalidate(chains, demand, objections)
 
     def moved(self, nodes: Iterable[NodeName]) -> None:
         """Count anew what is observed of nodes that pods were moved away from or onto."""
@@ -77,7 +159,7 @@ class Decider:
         look = Look(snapshot, load, config, now_s, World(snapshot, self._index))
         past = past_of(snapshot.migrations.values())
         context = Context.of(snapshot, config, now_s=now_s, past=past, load=load)
-        gates = _gates(context)
+        gates = _gates(context, self._not_judged)
         return Demand(
             look=look,
             assessment=self._assessor.assess(
@@ -101,7 +183,13 @@ def _usage_notes(belief: Belief) -> Iterator[str]:
         yield f"Usage is not read: {belief.trouble}."
 
 
-def _gates(context: Context) -> Judge:
+def _where(error: Exception) -> str:
+    """Return the line of code that failed."""
+    last = traceback.extract_tb(error.__traceback__)[-1:]
+    return " ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in last)
+
+
+def _gates(context: Context, not_judged: Callable[[PodRecord, Exception], Refusal]) -> Judge:
     """Return the gates, and one more: a pod has one Migration at a time. Each answers once."""
     contexts = {purpose: context.meant_for(purpose) for purpose in Purpose}
     known = {m.pod_uid: m for m in context.snapshot.migrations.values()}
@@ -110,7 +198,10 @@ def _gates(context: Context) -> Judge:
     def asked(pod: PodRecord, purpose: Purpose) -> tuple[Refusal, ...]:
         key = (pod.uid, purpose)
         if key not in answers:
-            answers[key] = judged(pod, purpose)
+            try:
+                answers[key] = judged(pod, purpose)
+            except Exception as error:  # it stays, and is named; the others go on
+                answers[key] = (not_judged(pod, error),)
         return answers[key]
 
     def judged(pod: PodRecord, purpose: Purpose) -> tuple[Refusal, ...]:

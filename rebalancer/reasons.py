@@ -14,3 +14,13 @@ class Refusal(msgspec.Struct, frozen=True, order=True, gc=False):
     """A full clause that a person understands without the docs."""
     for_good: bool = True
     """Waiting changes nothing; false means for now."""
+
+
+_TOLD = 200
+"""Characters of an error that are shown; it may quote an object."""
+
+
+def unjudgeable(error: Exception) -> Refusal:
+    """Return the reason against moving a pod that could not be judged: it stays."""
+    words = f"{type(error).__name__}: {error}"
+    return Refusal("Unjudgeable", f"judging it failed with {words[:_TOLD]}", for_good=False)

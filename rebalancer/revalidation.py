@@ -33,7 +33,7 @@ from rebalancer.planner.movable import Movable
 from rebalancer.planner.ordering import Step, settle
 from rebalancer.planner.problem import AXES, Problem
 from rebalancer.planner.replicas import Census
-from rebalancer.reasons import Refusal
+from rebalancer.reasons import Refusal, unjudgeable
 from rebalancer.strategies import Look
 from rebalancer.under_way import on_their_way
 
@@ -74,7 +74,10 @@ def revalidate(
     review = _Review(demand, objections)
     dropped = []
     for chain in chains:
-        why = review.take(chain)
+        try:
+            why = review.take(chain)
+        except Exception as error:  # it is dropped, and says so; the others go on
+            why = unjudgeable(error)
         if why is not None:
             dropped.append(Dropped(moves=chain, why=why))
     return Revalidated(chains=review.chains(), dropped=tuple(dropped), after=review.after())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,11 @@ class Show:
         self._bound = metrics.gauge(
             "plan_lower_bound", "How few evictions could do, for the last plan."
         )
+        self._refused = metrics.gauge(
+            "plan_pods_refused",
+            "Pods of nodes that have to give that stay there, in the last plan.",
+            ("reason",),
+        )
         self._unmet = metrics.gauge("plan_goals_unmet", "Goals that the last plan does not meet.")
 
     def made(self, plan: Plan, took_s: float) -> None:
@@ -40,6 +46,9 @@ class Show:
         self._evictions.set(len(plan.moves))
         self._bound.set(plan.lower_bound.evictions)
         self._unmet.set(len(plan.unmet))
+        self._refused.clear()
+        for reason, pods in Counter(r.name for p in plan.refused for r in p.reasons).items():
+            self._refused.labels(reason).set(pods)
         self.plan = plan
 
     def tell(self, plan: Plan) -> None:

@@ -26,6 +26,7 @@ from common.cluster.records import (
     kind_name,
     seconds,
 )
+from common.cluster.resources import MAX_REQUEST
 from common.contract import API_VERSION, PREDICTED_USE
 from common.null_json import UNDECODABLE
 
@@ -281,6 +282,10 @@ class MigrationRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return found is not None and found.status == "True"
 
 
+def _amount(said: float) -> float:
+    return max(0.0, min(said, MAX_REQUEST))
+
+
 def migration_record(wire: Migration, shared: Interner) -> MigrationRecord:
     """Return what the cache keeps of a Migration."""
     meta, spec, status = wire.metadata, wire.spec, wire.status
@@ -315,10 +320,10 @@ def migration_record(wire: Migration, shared: Interner) -> MigrationRecord:
         strategy=shared.value(spec.strategy),
         reason=shared.value(spec.reason),
         plan_id=spec.plan_id,
-        load_cpu_milli=spec.load.cpu_milli,
-        load_mem_bytes=spec.load.memory_bytes,
-        requests_cpu_milli=spec.requests.cpu_milli,
-        requests_mem_bytes=spec.requests.memory_bytes,
+        load_cpu_milli=_amount(spec.load.cpu_milli),
+        load_mem_bytes=_amount(spec.load.memory_bytes),
+        requests_cpu_milli=_amount(spec.requests.cpu_milli),
+        requests_mem_bytes=_amount(spec.requests.memory_bytes),
         priority=spec.priority,
         needs=tuple(PodUid(uid) for uid in spec.needs),
         replacement_uid=PodUid(found.uid),

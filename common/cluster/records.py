@@ -22,7 +22,7 @@ from common.cluster.container_states import (
 )
 from common.cluster.interning import EMPTY, Interner
 from common.cluster.objects import Condition, ContainerStatus, Node, ObjectMeta, Pod, Volume
-from common.cluster.resources import NOTHING, PODS, Resources, amounts
+from common.cluster.resources import MAX_ALLOCATABLE, NOTHING, PODS, Resources, amounts
 from common.cluster.shapes import PodShape, shape_of
 from common.cluster.tolerations import Taint
 from common.contract import MIRROR_POD, is_read
@@ -174,8 +174,8 @@ def node_record(node: Node, shared: Interner) -> NodeRecord:
         unschedulable=node.spec.unschedulable,
         ready=ready is not None and ready.status == "True",
         created_s=seconds(meta.creation_timestamp) or 0.0,
-        allocatable=shared.value(Resources.from_amounts(allocatable)),
-        max_pods=allocatable.get(PODS, 0) // 1000,
+        allocatable=shared.value(Resources.from_amounts(allocatable, MAX_ALLOCATABLE)),
+        max_pods=min(allocatable.get(PODS, 0) // 1000, MAX_ALLOCATABLE),
         addresses=tuple(a.address for a in status.addresses or ()),
         images=tuple(
             shared.value((name, image.size_bytes))

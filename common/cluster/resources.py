@@ -27,6 +27,15 @@ PODS: Final = "pods"
 DEFAULT_CPU_MILLI: Final = 100
 DEFAULT_MEM_BYTES: Final = 200 * 1024 * 1024
 
+MAX_ALLOCATABLE: Final = 1 << 50
+"""More than any node has: a pebibyte, or a thousand million million thousandths of a CPU.
+
+Quantities may be as large as somebody cares to write. Sums and differences of many must stay
+within the 64 bits of the arrays that they are compared in, so each is cut here.
+"""
+MAX_REQUEST: Final = 2 * MAX_ALLOCATABLE
+"""What is cut to this fits nowhere: no node has so much to offer."""
+
 Amounts = dict[str, int]
 """Resource name → thousandths of its unit."""
 
@@ -40,13 +49,13 @@ class Resources(msgspec.Struct, frozen=True, gc=False):
     scalars: tuple[tuple[str, int], ...] = ()
 
     @classmethod
-    def from_amounts(cls, amounts: Mapping[str, int]) -> Resources:
-        """Round thousandths up to the units that the scheduler compares."""
+    def from_amounts(cls, amounts: Mapping[str, int], limit: int = MAX_REQUEST) -> Resources:
+        """Round thousandths up to the units that the scheduler compares, up to a limit."""
         return cls(
-            amounts.get(CPU, 0),
-            _whole(amounts.get(MEMORY, 0)),
-            _whole(amounts.get(EPHEMERAL, 0)),
-            tuple(sorted((n, _whole(a)) for n, a in amounts.items() if is_scalar(n))),
+            _cut(amounts.get(CPU, 0), limit),
+            _cut(_whole(amounts.get(MEMORY, 0)), limit),
+            _cut(_whole(amounts.get(EPHEMERAL, 0)), limit),
+            tuple(sorted((n, _cut(_whole(a), limit)) for n, a in amounts.items() if is_scalar(n))),
         )
 
 
@@ -81,7 +90,8 @@ def scored_requests(spec: PodSpec, status: PodStatus | None = None) -> tuple[int
         plain = _request_amounts(spec, status, {})
         assumed = {name: amount for name, amount in assumed.items() if name not in plain}
     found = _request_amounts(spec, status, assumed)
-    return found.get(CPU, 0), _whole(found.get(MEMORY, 0))
+    cpu, memory = found.get(CPU, 0), _whole(found.get(MEMORY, 0))
+    return _cut(cpu, MAX_REQUEST), _cut(memory, MAX_REQUEST)
 
 
 def pod_limits(spec: PodSpec) -> Resources:
@@ -201,3 +211,7 @@ def _maximum(total: Amounts, other: Mapping[str, int]) -> None:
 
 def _whole(thousandths: int) -> int:
     return -(-thousandths // 1000)
+
+
+def _cut(amount: int, limit: int) -> int:
+    return max(-limit, min(amount, limit))

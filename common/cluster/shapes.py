@@ -7,6 +7,8 @@ token volume) stays out of here.
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from common.cluster.objects import (
@@ -31,6 +33,9 @@ from common.cluster.selectors import (
     from_label_selector,
 )
 from common.cluster.tolerations import Toleration
+
+MAX_GRACE_S: Final = 365 * 24 * 3600
+"""A year: the API server takes any number of 64 bits, of which no calendar has the end."""
 
 
 class Part(msgspec.Struct, frozen=True, gc=False):
@@ -298,4 +303,4 @@ def _pod_group(spec: PodSpec) -> str:
 
 def _grace_s(spec: PodSpec) -> int:
     given = spec.termination_grace_period_seconds
-    return 30 if given is None else given
+    return 30 if given is None else max(0, min(given, MAX_GRACE_S))

@@ -6,19 +6,23 @@ same whatever else the plan moves, and is asked once for all pods alike. A pod w
 (affinity, spreading, ports, volumes, or somebody's anti-affinity about it) is asked about in
 the world as the plan has made it by then.
 
+If asking about a pod fails, `Unfit` names the pod: a plan without it may still be possible.
+
 A ReplicaSet's replacement is judged while its predecessor still holds what it holds, a
 StatefulSet's after it is gone, a bare pod's copy while the original runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from functools import wraps
 from itertools import chain
+from typing import Concatenate, ParamSpec, TypeVar
 
 import msgspec
 import numpy as np
 
-from common.cluster.records import NodeName, PodUid
+from common.cluster.records import NodeName, PodRecord, PodUid
 from common.cluster.resources import NOTHING, Resources
 from common.cluster.shapes import PodShape
 from common.cluster.tolerations import Effect, Taint, tolerated
@@ -29,6 +33,36 @@ from rebalancer.planner.soft_spread import no_worse
 
 Lines = tuple[tuple[int, int], ...]
 """Requested amounts by line of the room book."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Unfit(Exception):
+    """Asking where a pod could run has failed; the cause is what failed."""
+
+    def __init__(self, pod: PodRecord, cause: Exception) -> None:
+        super().__init__(f"{pod.key}: {type(cause).__name__}: {cause}")
+        self.pod = pod
+        self.cause = cause
+
+
+_Question = Callable[Concatenate["Fitting", Movable, P], T]
+
+
+def _naming_the_pod(ask: _Question[P, T]) -> _Question[P, T]:
+    """Let whatever goes wrong in a question name the pod that was asked about."""
+
+    @wraps(ask)
+    def asked(self: Fitting, m: Movable, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return ask(self, m, *args, **kwargs)
+        except Unfit:
+            raise
+        except Exception as error:
+            raise Unfit(m.pod, error) from error
+
+    return asked
 
 
 class Fitting:
@@ -56,7 +90,10 @@ class Fitting:
         owner = m.group if not m.stateful else m.pod.uid
         key = (owner or m.pod.uid, id(m.pod.shape), id(m.pod.labels))
         if key not in self._candidates:
-            self._candidates[key] = replacement(m.pod, self.world.snapshot)
+            try:
+                self._candidates[key] = replacement(m.pod, self.world.snapshot)
+            except Exception as error:
+                raise Unfit(m.pod, error) from error
         return self._candidates[key]
 
     def lines(self, m: Movable) -> Lines:
@@ -92,15 +129,18 @@ class Fitting:
                     free[line, row] -= amount
         return free, places
 
+    @_naming_the_pod
     def has_ties(self, m: Movable) -> bool:
         """Tell whether other pods decide where this one may run."""
         return self._key(m) is None
 
+    @_naming_the_pod
     def kind(self, m: Movable) -> Hashable:
         """Return what all pods have in common for which the first answer is the same."""
         key = self._key(m)
         return self._tied_key(m) if key is None else key
 
+    @_naming_the_pod
     def possible(self, m: Movable) -> Flags:
         """Return where the replacement could run as the cluster is now, room aside."""
         key = self._key(m)
@@ -110,12 +150,14 @@ class Fitting:
             self._alike[key] = self._ask(self.world, m)
         return self._alike[key]
 
+    @_naming_the_pod
     def spreads_no_worse(self, m: Movable) -> Flags | None:
         """Return where no soft constraint is violated more than it is now."""
         if not any(not constraint.hard for constraint in self.candidate(m).shape.spread):
             return None
         return self._asked_first(m)[1]
 
+    @_naming_the_pod
     def now(self, m: Movable, changes: tuple[Change, ...]) -> tuple[Flags, Flags | None]:
         """Return the same two answers after what the plan has changed so far."""
         world = self.world.after(*changes, *departure(m))
@@ -124,6 +166,7 @@ class Fitting:
         fits = question.mask()[self._rows]
         return fits, no_worse(question, int(self._rows[m.row]))[self._rows] if soft else None
 
+    @_naming_the_pod
     def welcome(self, m: Movable) -> Flags:
         """Return the rows without a taint that would rather not have the pod."""
         tolerations = self.candidate(m).shape.tolerations
@@ -138,6 +181,7 @@ class Fitting:
             self._welcome[tolerations] = self._index.facts.per_taints(unwelcome)[self._rows] == 0
         return self._welcome[tolerations]
 
+    @_naming_the_pod
     def words(self, m: Movable, row: int) -> str:
         """Say why the replacement does not fit on a node as the cluster is now."""
         world = self.world.after(*departure(m))

@@ -23,7 +23,7 @@ from rebalancer.goals import MARGIN, PRECISION, AtMost, Ceiling, Dimension, Empt
 from rebalancer.planner.instance import CPU, MEMORY, Flags, Floats, Instance, Ints
 from rebalancer.planner.movable import Movable, disruption, keeps_to_its_request
 from rebalancer.planner.settings import PlannerSettings
-from rebalancer.reasons import Refusal
+from rebalancer.reasons import Refusal, unjudgeable
 
 if TYPE_CHECKING:
     from rebalancer.strategies import Assessment, Look
@@ -215,8 +215,11 @@ class Problem:
             refusals = judge(pod, purpose)
             if refusals:
                 self.refused[uid] = refusals
-            else:
+                continue
+            try:
                 found.append(self._movable(pod, row, view))
+            except Exception as error:  # it stays, and is named; the others go on
+                self.refused[uid] = (unjudgeable(error),)
         return tuple(found)
 
     def _movable(self, pod: PodRecord, row: int, there: NodeView) -> Movable:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
@@ -33,6 +33,9 @@ from rebalancer.strategies.resource_optimization import ResourceOptimization, al
 from rebalancer.strategies.words import NAMES
 
 STRATEGIES: tuple[Strategy, ...] = (NodeMaintenance(), ResourceOptimization(), LoadBalancing())
+
+_TOLD: Final = 200
+"""Characters of an error that are shown."""
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -204,8 +207,14 @@ def _stated(look: Look, parts: Participation) -> tuple[list[Goal], tuple[str, ..
         if strategy.for_load and look.load.resting:
             resting.append(strategy.name)
             continue
-        goals += strategy.goals(look, parts)
-        notes += strategy.notes(look, parts)
+        try:
+            stated, told = strategy.goals(look, parts), strategy.notes(look, parts)
+        except Exception as error:  # the other strategies go on without it
+            words = f"{type(error).__name__}: {error}"
+            notes.append(f"{strategy.name} states no goals, because that failed: {words[:_TOLD]}")
+            continue
+        goals += stated
+        notes += told
     return goals, (*_resting(look, resting), *notes)
 
 

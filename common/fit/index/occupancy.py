@@ -11,6 +11,8 @@ from common.cluster.shapes import PodShape
 from common.cluster.snapshot import NodeView
 from common.fit.index.arrays import Flags, Ints, grown
 
+_MAX: Final = 1 << 61
+"""Where sums stop: beyond it a few more pods would overflow, and far below it all is full."""
 _FIXED: Final = {CPU: 0, MEMORY: 1, EPHEMERAL: 2}
 
 
@@ -39,7 +41,7 @@ class Occupancy:
         has, asked = self.lines(view.node.allocatable), self.lines(view.requested)
         _write(self.allocatable, row, has)
         _write(self.requested, row, asked)
-        self.scored[:, row] = view.scored_cpu_milli, view.scored_mem_bytes
+        self.scored[:, row] = min(view.scored_cpu_milli, _MAX), min(view.scored_mem_bytes, _MAX)
         self.pods[row] = len(view.pods)
         self.max_pods[row] = view.node.max_pods
 
@@ -85,4 +87,4 @@ class Occupancy:
 def _write(array: Ints, row: int, amounts: list[tuple[int, int]]) -> None:
     array[:, row] = 0
     for line, amount in amounts:
-        array[line, row] = amount
+        array[line, row] = max(-_MAX, min(amount, _MAX))

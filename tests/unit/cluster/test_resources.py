@@ -10,8 +10,17 @@ from typing import Any
 
 import pytest
 
-from common.cluster.objects import Pod
-from common.cluster.resources import is_scalar, pod_limits, pod_requests, scored_requests
+from common.cluster.objects import Container, Pod, PodSpec, Quantities, ResourceRequirements
+from common.cluster.resources import (
+    MAX_ALLOCATABLE,
+    MAX_REQUEST,
+    Resources,
+    amounts,
+    is_scalar,
+    pod_limits,
+    pod_requests,
+    scored_requests,
+)
 from tests.support.wire import wire
 
 MI = 2**20
@@ -193,3 +202,15 @@ def test_a_pod_has_a_limit_only_if_every_running_container_has_one() -> None:
     pod = wire(Pod, {"metadata": {"name": "p"}, "spec": spec})
     found = pod_limits(pod.spec)
     assert (found.cpu_milli, found.mem_bytes) == (1500, 0)
+
+
+@pytest.mark.parametrize("text", ["9" * 400, str(2**62), "8Ei", "1e300", "1e999999999"])
+def test_amounts_of_any_size_stay_within_what_arrays_can_hold(text: str) -> None:
+    asked: Quantities = dict.fromkeys(("cpu", "memory", "x.io/y", "ephemeral-storage"), text)
+    spec = PodSpec(containers=[Container(resources=ResourceRequirements(requests=asked))] * 2)
+    found = pod_requests(spec)
+    largest = max(found.cpu_milli, found.mem_bytes, found.ephemeral_bytes, found.scalars[0][1])
+    assert largest <= MAX_REQUEST
+    assert max(scored_requests(spec)) <= MAX_REQUEST
+    node = Resources.from_amounts(amounts(asked), MAX_ALLOCATABLE)
+    assert node.mem_bytes <= MAX_ALLOCATABLE

@@ -1,0 +1,184 @@
+"""An object that nobody thought of is refused by name, and everything else goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+
+from common.cluster.objects import ReplicaSet
+from common.cluster.records import PodRecord
+from common.cluster.snapshot import Snapshot
+from common.config import RebalancerConfiguration
+from common.load import LoadBook
+from common.metrics import Metrics
+from common.observer import Belief
+from rebalancer.deciding import MAX_ODD, Decider, Decision
+from rebalancer.showing import Show
+from simulator import build
+from tests.support.daemon_parts import Stage
+from tests.support.planner_world import NOW_S, PlannerWorld
+from tests.support.wire import owner_reference, stamped, wire
+
+STRATEGIES = ["NodeMaintenance", "ResourceOptimization"]
+HUGE = str(2**62)
+
+
+def two_tasks() -> PlannerWorld:
+    """Return a node to be emptied, one that is too hot, and room for both."""
+    world = PlannerWorld(config={"enabledStrategies": STRATEGIES, "mode": "act"})
+    world.node("drained", maintenance=True)
+    world.node("hot")
+    world.node("cool")
+    world.node("cold")
+    world.pod("leaves", "drained", 5)
+    for name in ("a", "b", "c"):
+        world.pod(name, "hot", 30)
+    return world
+
+
+def _endless_grace(world: PlannerWorld) -> None:
+    world.pod("odd", "drained", 5, spec={"terminationGracePeriodSeconds": 2**63 - 1})
+    world.pod("odd-2", "hot", 5, spec={"terminationGracePeriodSeconds": 2**63 - 1})
+
+
+def _invented_resource(world: PlannerWorld) -> None:
+    asks = {"resources": {"requests": {"x.io/y": HUGE}, "limits": {"x.io/y": HUGE}}}
+    spec = {"containers": [{"name": n, "image": "i", **asks} for n in ("one", "two")]}
+    world.pod("odd", "drained", 5, spec=spec)
+    world.pod("odd-2", "hot", 5, spec=spec)
+
+
+def _many_digits(world: PlannerWorld) -> None:
+    asks = {"resources": {"requests": {"cpu": "9" * 400, "memory": "9" * 400}}}
+    spec = {"containers": [{"name": "one", "image": "i", **asks}]}
+    world.pod("odd", "drained", 5, spec=spec)
+    world.pod("odd-2", "hot", 5, spec=spec)
+
+
+def _owns_itself(world: PlannerWorld) -> None:
+    for name, node in (("odd", "drained"), ("odd-2", "hot")):
+        world.pod(name, node, 5)
+        made = stamped(build.replica_set(name, 3, labels={"app": name}))
+        own = {"ownerReferences": [owner_reference(made)]}
+        made["metadata"] = {**made["metadata"], **own, "generation": 1}
+        replicas = {"replicas": 3, "readyReplicas": 3, "availableReplicas": 3}
+        made["status"] = {"observedGeneration": 1, **replicas}
+        world.state.replica_sets.upsert(wire(ReplicaSet, made))
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [_endless_grace, _invented_resource, _many_digits, _owns_itself],
+    ids=lambda f: f.__name__,
+)
+async def test_one_tenants_object_stops_neither_drains_nor_load_moves(
+    odd: Callable[[PlannerWorld], None],
+) -> None:
+    world = two_tasks()
+    odd(world)
+    stage = Stage(world)
+    for _ in range(3):
+        stage.measure()
+        await stage.clock.advance(20)
+    stage.measure()
+    async with stage.running():
+        for _ in range(8):
+            stage.measure()
+            await stage.advance(20)
+            for spec, _, _ in stage.written:
+                stage.finish(spec.pod.name)
+    assert stage.total("cycles_total", result="failed") == 0
+    assert stage.total("cycles_total", result="done") > 0
+    moved = {spec.pod.name for spec, _, _ in stage.written}
+    assert "leaves" in moved
+    assert moved & {"a", "b", "c"}
+    expected = odd is _endless_grace
+    assert ("odd" in moved) is expected
+
+
+def decided(world: PlannerWorld, spoil: Callable[[PodRecord], PodRecord], *pods: str) -> Decision:
+    """Decide on a cluster of which some pods' records are broken."""
+    snapshot = world.state.snapshot()
+    book = LoadBook()
+    book.observe(world._sample(), snapshot, NOW_S)
+    load = book.view(snapshot, NOW_S)
+    broken = spoiled(snapshot, spoil, {f"default/{name}" for name in pods})
+    decider = Decider(RebalancerConfiguration.model_validate(dict(world.config)))
+    return decider.decide(Belief(broken, load), NOW_S, at_once=True)
+
+
+def spoiled(
+    snapshot: Snapshot, spoil: Callable[[PodRecord], PodRecord], keys: set[str]
+) -> Snapshot:
+    def changed(pods: Any) -> Any:
+        return {uid: spoil(pod) if pod.key in keys else pod for uid, pod in pods.items()}
+
+    nodes = {
+        name: msgspec.structs.replace(view, pods=changed(view.pods))
+        for name, view in snapshot.nodes.items()
+    }
+    return msgspec.structs.replace(snapshot, nodes=nodes, pods=changed(snapshot.pods))
+
+
+def _no_gate_can_read(pod: PodRecord) -> PodRecord:
+    return msgspec.structs.replace(pod, annotations=5)
+
+
+def _has_no_weight(pod: PodRecord) -> PodRecord:
+    shape = msgspec.structs.replace(pod.shape, preferred_nodes=5)
+    return msgspec.structs.replace(pod, shape=shape)
+
+
+def _fits_nobody_knows_where(pod: PodRecord) -> PodRecord:
+    shape = msgspec.structs.replace(pod.shape, spread=5)
+    return msgspec.structs.replace(pod, shape=shape)
+
+
+@pytest.mark.parametrize(
+    "spoil", [_no_gate_can_read, _has_no_weight, _fits_nobody_knows_where], ids=lambda f: f.__name__
+)
+@pytest.mark.parametrize("pods", [("a",), ("leaves", "a")], ids="+".join)
+def test_a_pod_that_cannot_be_judged_is_refused_by_name(
+    spoil: Callable[[PodRecord], PodRecord], pods: tuple[str, ...]
+) -> None:
+    plan = decided(two_tasks(), spoil, *pods).plan
+    moved = {move.pod.removeprefix("default/") for move in plan.moves}
+    assert ("leaves" in moved) is ("leaves" not in pods)
+    assert moved & {"a", "b", "c"}
+    assert not moved & set(pods)
+    refused = {each.pod.removeprefix("default/"): each.reasons for each in plan.refused}
+    for name in pods:
+        assert [why.name for why in refused[name]] == ["Unjudgeable"]
+        assert "judging it failed with" in refused[name][0].words
+
+
+def test_pods_that_stay_are_counted_by_reason() -> None:
+    metrics = Metrics("test")
+    show = Show(metrics)
+    show.made(decided(two_tasks(), _no_gate_can_read, "a").plan, 0.1)
+    count = metrics.registry.get_sample_value
+    assert count("evenkeel_plan_pods_refused", {"reason": "Unjudgeable"}) == 1
+    show.made(decided(two_tasks(), lambda pod: pod, "a").plan, 0.1)
+    assert count("evenkeel_plan_pods_refused", {"reason": "Unjudgeable"}) is None
+
+
+def test_a_pod_that_cannot_be_judged_is_logged_once_a_plan() -> None:
+    with capture_logs() as logs:
+        decided(two_tasks(), _no_gate_can_read, "a")
+    told = [each["pod"] for each in logs if each["event"] == "pod not judged"]
+    assert told == ["default/a"]
+
+
+def test_nodes_are_emptied_even_if_load_cannot_be_planned_for() -> None:
+    world = two_tasks()
+    many = [f"odd-{number:02}" for number in range(MAX_ODD + 2)]
+    world.node("hotter")
+    for name in many:
+        world.pod(name, "hotter", 4)
+    plan = decided(world, _fits_nobody_knows_where, *many).plan
+    assert [move.pod for move in plan.moves] == ["default/leaves"]
+    assert any("Nothing is planned for load, because that failed" in note for note in plan.notes)
