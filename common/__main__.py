@@ -26,6 +26,7 @@ from common.metrics import Metrics
 from common.observer import Belief, Observer
 from common.printing import print_out
 from common.program import Announce, Options, Program, StartError, main
+from common.visible import visible_json
 
 _BAR = 20
 
@@ -98,7 +99,8 @@ def as_json(belief: Belief) -> str:
         }
         for load in _by_load(belief)
     ]
-    return msgspec.json.encode({"source": belief.source.asked, "nodes": nodes}).decode()
+    told = msgspec.json.encode({"source": belief.source.asked, "nodes": nodes}).decode()
+    return visible_json(told)
 
 
 def _as_json(each: Difference) -> dict[str, object]:

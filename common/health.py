@@ -28,6 +28,7 @@ from common.http_limits import Limits, refusals
 from common.http_server import address_of, listen, serving
 from common.metrics import CONTENT_TYPE, Metrics
 from common.turns import Turns
+from common.visible import visible
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -153,7 +154,7 @@ def _answer(request: Request, checks: Mapping[str, Check], notes: Mapping[str, C
     verdict = f"{request.url.path.lstrip('/')} check {'failed' if failed else 'passed'}"
     listed = failed or "verbose" in request.query_params
     lines = [*map(str, findings), *told, verdict] if listed else ["ok", *told]
-    text = "".join(f"{line}\n" for line in lines)
+    text = "".join(f"{visible(line)}\n" for line in lines)
     return PlainTextResponse(text, status_code=503 if failed else 200, headers=HEADERS)
 
 

@@ -32,6 +32,7 @@ from typing import Any, Final, Literal, TextIO
 import structlog
 
 from common.clock import SYSTEM, Clock
+from common.visible import visible, visible_json, visible_lines
 
 Format = Literal["text", "json"]
 
@@ -39,7 +40,7 @@ MASK: Final = "<hidden>"
 _DEEPEST: Final = 8
 _LEVELS: Final = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL)
 _COLOURS: Final = {"debug": "2", "info": "32", "warning": "33", "error": "31", "critical": "1;31"}
-_BARE: Final = re.compile(r"[^\s\"'=\x00-\x1f\x7f-\x9f]+")
+_BARE: Final = re.compile(r"[^\s\"'=]+")
 _SECRET_KEYS: Final = frozenset(
     [
         "token",
@@ -110,7 +111,7 @@ def _forward_libraries(verbosity: int) -> None:
 
 def one_line(text: str) -> str:
     """Return a text for people without line ends, control characters and secrets."""
-    return _one_line(_masked(" ".join(text.split())))
+    return visible(_masked(" ".join(text.split())))
 
 
 class _Forward(logging.Handler):
@@ -167,7 +168,8 @@ def _stamp(clock: Clock) -> str:
 
 
 def _as_json(event: Mapping[str, Any]) -> str:
-    return json.dumps(event)  # ASCII, so that it stays JSON on a stream of any encoding
+    # ASCII, so that it stays JSON on a stream of any encoding.
+    return visible_json(json.dumps(event))
 
 
 def _coloured(event: Mapping[str, Any]) -> str:
@@ -178,24 +180,16 @@ def _as_text(event: Mapping[str, Any], *, start: str = "", end: str = "") -> str
     rest = dict(event)
     ts, level, name = rest.pop("ts"), rest.pop("level"), rest.pop("event")
     traceback = rest.pop("exception", None)
-    words = [ts, f"{start}{level.upper():<7}{end}", _one_line(name)]
+    words = [ts, f"{start}{level.upper():<7}{end}", visible(str(name))]
     words += [f"{_value(key)}={_value(value)}" for key, value in rest.items()]
     line = " ".join(words)
-    return line if traceback is None else "\n".join([line, *_lines(traceback)])
-
-
-def _lines(traceback: str) -> list[str]:
-    return [_one_line(line) for line in traceback.split("\n")]
-
-
-def _one_line(text: Any) -> str:
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in str(text))
+    return line if traceback is None else f"{line}\n{visible_lines(traceback)}"
 
 
 def _value(value: Any) -> str:
-    if isinstance(value, str) and _BARE.fullmatch(value):
+    if isinstance(value, str) and value.isprintable() and _BARE.fullmatch(value):
         return value
-    return _one_line(json.dumps(value, ensure_ascii=False))
+    return visible(json.dumps(value, ensure_ascii=False))
 
 
 def _masked(line: str) -> str:

@@ -7,9 +7,12 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
+from rich.segment import Segment
+
+from common.visible import visible_lines
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import ConsoleOptions, RenderableType, RenderResult
 
 _WIDTH: Final = 160
 """A pipe has no width; what is cut off there is lost."""
@@ -18,7 +21,7 @@ _WIDTH: Final = 160
 def print_out(shown: RenderableType) -> None:
     """Print on stdout."""
     if sys.stdout.isatty():
-        Console().print(shown)
+        Console().print(Visible(shown))
     else:
         sys.stdout.write(as_text(shown))
 
@@ -26,5 +29,20 @@ def print_out(shown: RenderableType) -> None:
 def as_text(shown: RenderableType) -> str:
     """Return it as a terminal without colours shows it."""
     drawn = io.StringIO()
-    Console(file=drawn, width=_WIDTH, color_system=None).print(shown)
+    Console(file=drawn, width=_WIDTH, color_system=None).print(Visible(shown))
     return "".join(f"{line.rstrip()}\n" for line in drawn.getvalue().splitlines())
+
+
+class Visible:
+    """Something to draw, of which only its own lines and colours reach the terminal."""
+
+    def __init__(self, shown: RenderableType) -> None:
+        self._shown = shown
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for segment in console.render(self._shown, options):
+            yield segment if segment.control else _clean_segment(segment)
+
+
+def _clean_segment(segment: Segment) -> Segment:
+    return Segment(visible_lines(segment.text), segment.style)

@@ -14,6 +14,7 @@ import msgspec
 from starlette.responses import Response
 
 from common.health import HEADERS
+from common.visible import visible_json, visible_lines
 from extender.explaining import NodeRow
 from extender.intents import IntentRow
 
@@ -40,13 +41,13 @@ def nodes_page(
 
 def _as_json(nodes: Sequence[NodeRow], intents: Sequence[IntentRow]) -> Response:
     body = msgspec.json.encode({"nodes": _fullest_first(nodes), "intents": list(intents)})
-    return Response(body, media_type="application/json", headers=HEADERS)
+    return Response(visible_json(body.decode()), media_type="application/json", headers=HEADERS)
 
 
 def _as_text(nodes: Sequence[NodeRow], intents: Sequence[IntentRow]) -> Response:
     parts = (_nodes(_fullest_first(nodes)), _intents(intents))
     text = "\n\n".join(filter(None, parts))
-    return Response(f"{text}\n", media_type="text/plain", headers=HEADERS)
+    return Response(f"{visible_lines(text)}\n", media_type="text/plain", headers=HEADERS)
 
 
 def _fullest_first(rows: Sequence[NodeRow]) -> list[NodeRow]:

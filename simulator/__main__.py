@@ -25,10 +25,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(flags.command(flags))
     except ConfigError as error:
         for problem in error.problems:
-            print(f"simulator: {problem}", file=sys.stderr)
+            print(f"simulator: {logs.one_line(problem)}", file=sys.stderr)
         return NOT_UNDERSTOOD
     except CannotServe as error:
-        print(f"simulator: {error}", file=sys.stderr)
+        print(f"simulator: {logs.one_line(str(error))}", file=sys.stderr)
         return CANNOT_WORK
 
 

@@ -20,6 +20,7 @@ import msgspec
 
 from common import __version__
 from common.fit.cases import Case, verdict
+from common.visible import visible, visible_json
 
 
 def main() -> int:
@@ -32,9 +33,9 @@ def main() -> int:
         try:
             answer = verdict(decoder.decode(line))
         except ValueError as error:
-            print(f"line {number}: {error}", file=sys.stderr)
+            print(f"line {number}: {visible(str(error))}", file=sys.stderr)
             return 1
-        print(msgspec.json.encode(answer).decode(), flush=True)
+        print(visible_json(msgspec.json.encode(answer).decode()), flush=True)
     return 0
 
 

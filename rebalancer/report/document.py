@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from common.usage import SourceChoice
+from common.visible import visible_json
 from rebalancer.planner.plan import Level, Move, NodePlan, Plan, Refused, Unmet
 from rebalancer.reasons import Refusal
 
@@ -149,7 +150,7 @@ def document(plan: Plan) -> PlanDocument:
 
 def as_json(plan: Plan) -> str:
     """Return the plan as one line of JSON."""
-    return msgspec.json.encode(document(plan)).decode()
+    return visible_json(msgspec.json.encode(document(plan)).decode())
 
 
 def schema() -> str:

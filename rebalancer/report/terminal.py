@@ -15,6 +15,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from common.visible import made_visible
 from rebalancer.planner.plan import Level, Move, NodePlan, Plan
 from rebalancer.reasons import Refusal
 
@@ -27,7 +28,8 @@ _NAMED: Final = 3
 
 def render(plan: Plan) -> RenderableType:
     """Return everything that there is to say about a plan."""
-    return Group(*(Padding(part, (0, 0, 1, 0)) for part in _parts(plan)))
+    # Words of others may hold line ends too, and would look like lines of ours.
+    return Group(*(Padding(part, (0, 0, 1, 0)) for part in _parts(made_visible(plan))))
 
 
 def _parts(plan: Plan) -> Iterator[RenderableType]:

@@ -17,6 +17,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from common.printing import Visible
+from common.visible import visible, visible_lines
 from simulator.demo.screen import Scene, bars, screen
 from simulator.demo.story import Stage
 from simulator.demo.words import line_of, move_state, plan_head, plan_move, plan_reasons, stage_line
@@ -80,7 +82,7 @@ class PlainView:
         return None
 
     def say(self, line: str) -> None:
-        print(line, file=self._file, flush=True)
+        print(visible_lines(line), file=self._file, flush=True)
 
     def show(self, scene: Scene) -> None:
         if not self._began:
@@ -108,15 +110,15 @@ class PlainView:
             return
         if self._changed("plan", stamp, f"plan {plan.plan_id}: {plan_head(plan)}"):
             for line in (*plan_reasons(plan), *map(plan_move, plan.moves)):
-                self.say(f"{'':9}- {line}")
+                self.say(f"{'':9}- {visible(line)}")
             for unmet in plan.unmet:
-                self.say(f"{'':9}- cannot be met: {unmet.goal}: {unmet.why}")
+                self.say(f"{'':9}- cannot be met: {visible(f'{unmet.goal}: {unmet.why}')}")
 
     def _changed(self, what: str, stamp: str, line: str) -> bool:
         changed = self._last.get(what) != line
         self._last[what] = line
         if changed:
-            self.say(stamp + line)
+            self.say(stamp + visible(line))
         return changed
 
 
@@ -135,24 +137,26 @@ class LiveView:
 
     def say(self, line: str) -> None:
         self._leave()
-        self._console.print(line, style="dim", highlight=False, markup=False)
+        self._console.print(visible_lines(line), style="dim", highlight=False, markup=False)
 
     def show(self, scene: Scene) -> None:
         if self._live is None:
             # Drawn by hand: a thread that draws would outlive a closed terminal.
             self._live = Live(console=self._console, screen=True, auto_refresh=False)
             self._live.start()
-        self._live.update(screen(scene, self._console.width, self._console.height), refresh=True)
+        shown = Visible(screen(scene, self._console.width, self._console.height))
+        self._live.update(shown, refresh=True)
 
     def end(self, after: Look, verdict: str, rows: list[tuple[str, str]], next_: list[str]) -> None:
         self._leave()
         self._console.print(f"CPU in use, measured; ┃ {after.ceiling:.0f} %", highlight=False)
-        self._console.print(bars(after, (), min(self._console.width, 100), 40))
+        self._console.print(Visible(bars(after, (), min(self._console.width, 100), 40)))
         self._console.print()
-        self._console.print(summary_table(verdict, rows))
+        self._console.print(Visible(summary_table(verdict, rows)))
         self._console.print()
         for line in next_:
-            self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+            said = visible_lines(line)
+            self._console.print(said, highlight=False, markup=False, soft_wrap=True)
 
     def _leave(self) -> None:
         live, self._live = self._live, None
