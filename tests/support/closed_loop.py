@@ -265,12 +265,14 @@ async def closed_loop(
     places: Mapping[str, Iterable[str]] | None = None,
     guided: bool = True,
     speed: float = SPEED,
+    pace: float = CLUSTER_SPEED,
     load: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> AsyncIterator[Loop]:
     """Run a cluster, and an extender if it is to be guided; no rebalancer yet.
 
     `places` says on which nodes the first pods of an app begin; the others are scheduled.
+    `speed` is that of everybody's clock, and `pace` how much faster kubelets are than that.
     `load` is what the extender is told beside the usual.
     """
     clock = FastClock(speed=speed)
@@ -287,7 +289,7 @@ async def closed_loop(
             for pod, node in zip(waiting, names, strict=False):
                 cluster.store.bind(pod["metadata"]["name"], "default", node)
 
-    chosen = Settings(**{"seed": 1, "speed": CLUSTER_SPEED, **settings})
+    chosen = Settings(**{"seed": 1, "speed": pace, **settings})
     async with simulate(chosen, clock=clock, build=fill) as cluster, AsyncExitStack() as stack:
         loop = Loop(cluster, clock, folder)
         if guided:
