@@ -194,6 +194,7 @@ def test_lint_has_nothing_to_say(tools: Tools) -> None:
         ("rebalancer.config.mode=act", "set the value `mode` instead"),
         ("rebalancer.config.barePods=replace", "barePods.enabled"),
         ("scheduler.mode=none,namespaceOptIn.enabled=true", "no second scheduler"),
+        ("networkPolicy.from[0].namespace=x", "namespace"),
     ],
 )
 def test_values_that_cannot_be_meant_are_refused(tools: Tools, settings: str, words: str) -> None:
@@ -344,6 +345,21 @@ def test_everything_that_is_optional_can_be_left_out(tools: Tools) -> None:
     assert "priorityClassName" not in pod
     assert pod["imagePullSecrets"] == [{"name": "mine"}]
     assert pod["containers"][0]["imagePullPolicy"] == "Always"
+
+
+ELSEWHERE = [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]
+
+
+@pytest.mark.parametrize("peers", [ELSEWHERE, [], None])
+def test_health_ports_are_open_to_those_that_are_named_and_to_no_others(
+    tools: Tools, peers: list[Json] | None
+) -> None:
+    found = of_kind(objects(tools.template({"networkPolicy": {"from": peers}})), "NetworkPolicy")
+    assert len(found) == 2
+    for policy in found:
+        assert policy["spec"]["policyTypes"] == ["Ingress"]
+        # A rule with an empty `from` would let everything in; no rule lets nothing in.
+        assert [rule["from"] for rule in policy["spec"]["ingress"]] == ([peers] if peers else [])
 
 
 @pytest.mark.parametrize(

@@ -213,6 +213,10 @@ def test_every_pod_has_an_account_and_a_class_and_others_reach_its_health_port_o
             [rule] = policies[name]["ingress"]
             probed = {c["readinessProbe"]["httpGet"]["port"] for c in pod["containers"]}
             assert {port["port"] for port in rule["ports"]} == probed
+            [peer] = rule["from"]
+            assert peer == {
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}
+            }
 
 
 def test_configuration_is_mounted_as_a_folder_so_that_changes_are_seen() -> None:

@@ -66,3 +66,19 @@ readinessProbe:
   periodSeconds: 5
   timeoutSeconds: 5
 {{- end -}}
+
+{{/* What may reach these ports; an empty `from` in a policy would be everything. */}}
+{{- define "evenkeel.ingress" -}}
+{{- with .root.Values.networkPolicy.from -}}
+ingress:
+  - from:
+      {{- toYaml . | nindent 6 }}
+    ports:
+      {{- range $.ports }}
+      - port: {{ . }}
+        protocol: TCP
+      {{- end }}
+{{- else -}}
+ingress: []
+{{- end -}}
+{{- end }}
