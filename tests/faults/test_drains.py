@@ -6,6 +6,7 @@ Both programs run with the timings that they are shipped with, on a clock that g
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ SHIPPED = {
     "reading": {"backoffMin": "1s", "backoffMax": "30s", "staleAfter": "2h"},
     "metricExpiry": "180s",
 }
-REBALANCER = {
+REBALANCER: dict[str, Any] = {
     **SHIPPED,
     "reschedulingInterval": "30s",
     "revalidateAfter": "15s",
