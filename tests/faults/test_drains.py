@@ -14,7 +14,7 @@ from simulator import build
 from tests.support.closed_loop import Loop, closed_loop
 from tests.support.loop_programs import figure
 
-SHIPPED = {
+SHIPPED: dict[str, Any] = {  # Any: configuration as YAML has it
     "usageInterval": "15s",
     "smoothing": "60s",
     "observations": 3,
