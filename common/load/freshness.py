@@ -74,11 +74,12 @@ def began_s(pod: PodRecord) -> float:
     A pod whose kubelet has not yet said anything about it has no time of scheduling, and
     no sample can know it.
     """
-    if pod.started_s is not None:
-        return pod.started_s
     if pod.scheduled_s is None or pod.is_running_nothing:
         return inf
-    return pod.scheduled_s
+    started_s = pod.started_s
+    # A container that crashes and restarts is not new: its request would be added each time.
+    first = started_s is not None and started_s - pod.scheduled_s <= STARTING_S
+    return started_s if first and started_s is not None else pod.scheduled_s
 
 
 def began_before(pod: PodRecord, moment_s: float) -> bool:

@@ -5,8 +5,10 @@ new samples (three by default), and as met again after two good ones; a single g
 in between neither counts nor clears. Looking twice at the same sample counts once.
 
 The count starts over when what is observed is no longer the same: after our own moves
-(`restart`), or when a level has moved by more than ten points of allocatable since the
-last sample. Ordinary churn does neither.
+(`restart`), when pods came or left that make ten points of allocatable between two samples,
+and when a goal is broken or met again by a jump of that size. Samples of a node that is
+busy jump as well, while it is above its ceiling all the time: they count, otherwise a node
+would never be relieved whose load is high and restless.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ CHANGE_PERCENT: Final = 10.0
 class _Streak:
     levels: tuple[float, ...]
     sample_s: float | None = None
+    broken: bool = False
     bad: int = 0
     good: int = 0
     standing: bool = False
@@ -51,10 +54,11 @@ class Observations(Generic[K]):
         `levels` are the percentages of allocatable that were looked at.
         """
         streak = self._streaks.setdefault(key, _Streak(levels))
-        if _differs(streak.levels, levels):
+        same_sample = sample_s is not None and sample_s == streak.sample_s
+        if _differs(streak.levels, levels) and (same_sample or broken != streak.broken):
             streak.restart()
-        if sample_s is None or sample_s != streak.sample_s:
-            streak.sample_s, streak.levels = sample_s, levels
+        if not same_sample:
+            streak.sample_s, streak.levels, streak.broken = sample_s, levels, broken
             self._count(streak, broken=broken)
         return streak.standing
 

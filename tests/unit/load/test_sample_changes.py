@@ -192,6 +192,17 @@ def test_a_container_that_starts_long_after_its_pod_was_scheduled_is_new(world: 
     assert world.load().cpu_milli == 5200.0 + 850.0
 
 
+def test_a_container_that_restarts_is_not_new(world: LoadWorld) -> None:
+    world.pod(
+        "crashing",
+        scheduled_s=world.now_s - 900.0,
+        requests=("4", "1Gi"),
+        state=running_since(world.now_s),
+    )
+
+    assert world.load().cpu_milli == 5200.0
+
+
 def test_new_pods_cannot_use_more_than_the_node_has(world: LoadWorld) -> None:
     for index in range(3):
         world.pod(f"p{index}", scheduled_s=world.now_s, requests=("1000000000", "1Ei"))
