@@ -15,11 +15,13 @@ from rebalancer.evictability import life, owners, storage, timing, wishes, workl
 from rebalancer.evictability.budgets import Budgets, Ledger
 from rebalancer.evictability.context import Context, Purpose
 from rebalancer.evictability.past import NO_PAST, Past, lineage_of, past_of, took_place
+from rebalancer.evictability.wishes import OPT_OUTS
 from rebalancer.reasons import Refusal
 
 __all__ = [
     "GATES",
     "NO_PAST",
+    "OPT_OUTS",
     "POD_GATES",
     "TEMPLATE_GATES",
     "Budgets",

@@ -14,6 +14,11 @@ from common.contract import (
 from rebalancer.evictability.context import Context
 from rebalancer.reasons import Refusal
 
+OPT_OUTS: Final = frozenset(
+    {"ExcludedPod", "ReschedulingDisabled", "NotSafeToEvict", "DoNotDisrupt", "PreferNoEviction"}
+)
+"""Reasons that somebody asked for: the pod could be moved, and is not to be."""
+
 _SYSTEM_PRIORITY: Final = 2_000_000_000
 _EXCLUDED: Final = Refusal("ExcludedPod", "it matches excludedPodSelector")
 _NOT_SELECTED: Final = Refusal("PodNotSelected", "it does not match podSelector")

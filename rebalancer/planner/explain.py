@@ -8,17 +8,20 @@ from typing import Final
 
 import numpy as np
 
+from rebalancer.evictability import OPT_OUTS
 from rebalancer.goals import PRECISION, AtMost, Empty, Goal, Spread
 from rebalancer.planner import constraints
 from rebalancer.planner.draft import Draft
 from rebalancer.planner.instance import CPU, MEMORY, Floats
 from rebalancer.planner.movable import Movable
-from rebalancer.planner.plan import Refused, Unmet
+from rebalancer.planner.plan import OptOut, Refused, Unmet
 from rebalancer.planner.problem import Problem
 from rebalancer.reasons import Refusal
 
 ASKED: Final = 2
 """Pods of a node that are asked about, those that count most."""
+NAMESPACES: Final = 5
+"""Namespaces with opt-outs that a reason names; the plan lists all."""
 NOT_NEEDED: Final = Refusal("NotNeeded", "the goals are met without moving it", for_good=False)
 NO_SET: Final = Refusal(
     "NoCombination",
@@ -74,10 +77,14 @@ class Explainer:
     def unmet(self) -> tuple[Unmet, ...]:
         """Return the goals that the plan does not meet, each with the smallest reason."""
         return tuple(
-            Unmet(goal=title(goal), strategy=goal.strategy, why=self._why(goal))
+            Unmet(goal=title(goal), strategy=goal.strategy, why=self._why_and_who(goal))
             for goal in self._problem.goals
             if not is_met(goal, self._problem, self._draft)
         )
+
+    def opt_outs(self) -> tuple[OptOut, ...]:
+        """Return who keeps goals from being met by having opted out, with the namespaces."""
+        return tuple(found for goal in self._problem.goals for found in self._opted_out(goal))
 
     def refused(self) -> tuple[Refused, ...]:
         """Return the pods of nodes that had to give which stay, and why."""
@@ -104,6 +111,51 @@ class Explainer:
         if m in self._dropped:
             return self._dropped[m]
         return self._stuck.get(m) or NOT_NEEDED
+
+    def _why_and_who(self, goal: Goal) -> Refusal:
+        why, found = self._why(goal), self._opted_out(goal)
+        if not found:
+            return why
+        who = ", ".join(
+            f"{each.namespace} ({len(each.pods)} × {each.reason})" for each in found[:NAMESPACES]
+        )
+        more = f" and {len(found) - NAMESPACES} more" if len(found) > NAMESPACES else ""
+        words = f"{why.words}; pods there have opted out of moves: {who}{more}"
+        return Refusal(why.name, words, why.for_good)
+
+    def _opted_out(self, goal: Goal) -> list[OptOut]:
+        """Return the pods that only an opt-out keeps on a node which should lose some."""
+        row = self._giver(goal)
+        if row is None:
+            return []
+        pods = self._problem.snapshot.nodes[self._problem.nodes[row]].pods
+        found: dict[tuple[str, str], list[str]] = {}
+        for uid in sorted(pods, key=lambda uid: pods[uid].key):
+            reasons = [reason.name for reason in self._problem.refused.get(uid, ())]
+            if reasons and OPT_OUTS.issuperset(reasons):
+                for reason in reasons:
+                    found.setdefault((pods[uid].namespace, reason), []).append(pods[uid].key)
+        return [
+            OptOut(goal=title(goal), namespace=namespace, reason=reason, pods=tuple(keys))
+            for (namespace, reason), keys in sorted(found.items())
+        ]
+
+    def _giver(self, goal: Goal) -> int | None:
+        """Return the node that a goal asks to give more than it does."""
+        problem, draft = self._problem, self._draft
+        if isinstance(goal, Empty):
+            # What has opted out stays behind, though all that may move is moved.
+            return problem.row_of[goal.node]
+        if is_met(goal, problem, draft):
+            return None
+        if isinstance(goal, AtMost):
+            return problem.row_of[goal.node]
+        return self._highest(goal)
+
+    def _highest(self, goal: Spread) -> int:
+        rows = self._problem.rows(goal)
+        levels = self._draft.percent()[rows, _AXES[goal.dimension]]
+        return int(rows[np.argmax(levels)])
 
     def _why(self, goal: Goal) -> Refusal:
         if isinstance(goal, AtMost):
@@ -167,9 +219,7 @@ class Explainer:
 
     def _why_apart(self, goal: Spread) -> Refusal:
         problem, draft = self._problem, self._draft
-        rows = problem.rows(goal)
-        levels = draft.percent()[rows, _AXES[goal.dimension]]
-        high = int(rows[np.argmax(levels)])
+        high = self._highest(goal)
         now = gap(goal, problem, draft.load)
         what = "the lowest" if goal.fill_low else "the mean of the others"
         words = f"{problem.nodes[high]} stays {now:.1f} points above {what}"

@@ -66,6 +66,16 @@ class Unmet(msgspec.Struct, frozen=True, kw_only=True):
     why: Refusal
 
 
+class OptOut(msgspec.Struct, frozen=True, kw_only=True):
+    """Pods of one namespace that would be moved for a goal, if they had not opted out."""
+
+    goal: str
+    namespace: str
+    reason: str
+    """The gate that kept them: `ReschedulingDisabled`, `NotSafeToEvict`, …"""
+    pods: tuple[str, ...]
+
+
 class Refused(msgspec.Struct, frozen=True, kw_only=True):
     """A pod on a node that had to give, and why it stays."""
 
@@ -99,6 +109,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     refused: tuple[Refused, ...]
     source: SourceChoice = MEASURED
     """Where the load in it comes from."""
+    opt_outs: tuple[OptOut, ...] = ()
+    """Who keeps goals from being met by having asked not to be moved."""
     notes: tuple[str, ...] = ()
     """What else a reader should know: resting, waiting for observations, no extender."""
     evaluations: int = 0

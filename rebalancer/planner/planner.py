@@ -101,6 +101,7 @@ class _Planning:
             nodes=self._nodes(draft),
             unmet=unmet,
             refused=explainer.refused(),
+            opt_outs=explainer.opt_outs(),
             notes=self._demand.assessment.notes,
             evaluations=self._effort.spent,
         )

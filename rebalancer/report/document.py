@@ -14,7 +14,7 @@ import msgspec
 
 from common.usage import SourceChoice
 from common.visible import visible_json
-from rebalancer.planner.plan import Level, Move, NodePlan, Plan, Refused, Unmet
+from rebalancer.planner.plan import Level, Move, NodePlan, OptOut, Plan, Refused, Unmet
 from rebalancer.reasons import Refusal
 
 SCHEMA_ID: Final = "urn:evenkeel:v1alpha1:plan"
@@ -87,6 +87,15 @@ class UnmetDocument(_Part, frozen=True, kw_only=True):
     reason: ReasonDocument
 
 
+class OptOutDocument(_Part, frozen=True, kw_only=True):
+    """Pods of one namespace that keep a goal from being met by having opted out of moves."""
+
+    goal: str
+    namespace: str
+    reason: str
+    pods: tuple[str, ...]
+
+
 class RefusedDocument(_Part, frozen=True, kw_only=True):
     """A pod that stays, and every reason."""
 
@@ -120,6 +129,7 @@ class PlanDocument(_Part, frozen=True, kw_only=True):
     nodes: tuple[NodeDocument, ...]
     unmet: tuple[UnmetDocument, ...]
     refused: tuple[RefusedDocument, ...]
+    opt_outs: tuple[OptOutDocument, ...]
     usage: UsageDocument
     notes: tuple[str, ...]
     evaluations: Count
@@ -142,6 +152,7 @@ def document(plan: Plan) -> PlanDocument:
         nodes=tuple(map(_node, plan.nodes)),
         unmet=tuple(map(_unmet, plan.unmet)),
         refused=tuple(map(_refused, plan.refused)),
+        opt_outs=tuple(map(_opt_out, plan.opt_outs)),
         usage=_usage(plan.source),
         notes=plan.notes,
         evaluations=plan.evaluations,
@@ -202,6 +213,12 @@ def _usage(choice: SourceChoice) -> UsageDocument:
 def _unmet(unmet: Unmet) -> UnmetDocument:
     return UnmetDocument(
         goal=unmet.goal, strategy=unmet.strategy, why=unmet.why.words, reason=_reason(unmet.why)
+    )
+
+
+def _opt_out(found: OptOut) -> OptOutDocument:
+    return OptOutDocument(
+        goal=found.goal, namespace=found.namespace, reason=found.reason, pods=found.pods
     )
 
 

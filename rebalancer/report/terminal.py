@@ -42,6 +42,8 @@ def _parts(plan: Plan) -> Iterator[RenderableType]:
         yield _moves(plan.moves)
     if plan.unmet:
         yield _listing("not met", (f"{each.goal}: {each.why.words}" for each in plan.unmet))
+    if plan.opt_outs:
+        yield _listing("opted out, and in the way of a goal", _opted_out(plan))
     if plan.refused:
         yield _listing("pods that stay", _folded(plan))
     if plan.notes:
@@ -128,6 +130,11 @@ def _moves(moves: Sequence[Move]) -> Table:
         others = ", ".join(move.alternatives[:2])
         table.add_row(when, move.pod, move.owner, move.source, move.target, others, why)
     return table
+
+
+def _opted_out(plan: Plan) -> Iterator[str]:
+    for each in plan.opt_outs:
+        yield f"{each.goal}: namespace {each.namespace}, {each.reason} ({_named(each.pods)})"
 
 
 def _folded(plan: Plan) -> Iterator[str]:

@@ -223,3 +223,24 @@ async def test_a_simulated_cluster_with_hot_spots_is_planned(tmp_path: Path) -> 
 
 def _flags(kubeconfig: Path, config: str) -> list[str]:
     return ["--kubeconfig", str(kubeconfig), "--config", config]
+
+
+async def test_opt_outs_that_keep_a_node_hot_are_named_with_their_namespace(
+    tmp_path: Path,
+) -> None:
+    owner, pods = workload("web", 7, "n1")
+    for pod in pods:
+        pod["metadata"].setdefault("annotations", {})["karpenter.sh/do-not-disrupt"] = "true"
+    config = written(tmp_path, enabledStrategies=["ResourceOptimization"], usageSource="requests")
+    async with cluster(tmp_path, [node("n1"), node("n2")], (owner, pods)) as kubeconfig:
+        plan = await plan_of("--kubeconfig", kubeconfig, "--config", config)
+        code, out, err = await planned("--kubeconfig", kubeconfig, "--config", config)
+    assert code == 0, err
+    [found] = plan["optOuts"]
+    assert (found["namespace"], found["reason"], len(found["pods"])) == (
+        "default",
+        "DoNotDisrupt",
+        7,
+    )
+    assert "default (7 × DoNotDisrupt)" in plan["unmet"][0]["why"]
+    assert "namespace default, DoNotDisrupt" in out
