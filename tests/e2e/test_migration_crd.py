@@ -17,7 +17,7 @@ import pytest
 from common.clock import SYSTEM
 from common.cluster.migrations import Migration, MigrationSpec, MigrationStatus
 from common.cluster.reader import MIGRATION_READING, READINGS, ClusterReader
-from common.contract import SEEN_MIGRATIONS
+from common.contract import INSTALL_CRD, SEEN_MIGRATIONS
 from common.kube.client import KubeClient
 from common.kube.errors import AlreadyExists, Forbidden, Invalid, KubeError, NotFound
 from common.kube.own import own_identity
@@ -322,3 +322,37 @@ def _heartbeat(client: KubeClient, seen: Any) -> Heartbeat:
 async def _lease(client: KubeClient, name: str) -> Json:
     found = msgspec.json.decode(await client.get(LEASES.path(namespace=NAMESPACE)))
     return next((each for each in found["items"] if each["metadata"]["name"] == name), {})
+
+
+async def test_a_reader_takes_the_crd_up_when_it_comes_and_when_it_comes_again(
+    cluster: Cluster,
+) -> None:
+    *command, folder = INSTALL_CRD.split()
+    assert command == ["kubectl", "apply", "--server-side", "-k"]
+    async with cluster.client() as client:
+        reader = ClusterReader(
+            client,
+            settings=ReflectorSettings(backoff_min_s=0.05, backoff_max_s=0.5),
+            clock=SYSTEM,
+            metrics=Metrics("test"),
+            readings=[r for r in READINGS if r.resource == NODES] + [MIGRATION_READING],
+        )
+        migrations, state = reader.reflector_of(MIGRATIONS), reader.state.migrations
+        reading = asyncio.create_task(reader.run())
+        try:
+            for _ in range(2):
+                await cluster.wait(lambda: migrations.absent, what="the CRD is missed")
+                assert reader.why_not_synced() is None
+                assert INSTALL_CRD in (reader.why_not_steered() or "")
+                assert list(state.keys()) == []
+                # What is printed is what is run, from a checkout of the project.
+                await cluster.kubectl(*command[1:], str(DEFINITION_FILE.parents[2] / folder))
+                await cluster.wait(lambda: migrations.synced, what="Migrations are read")
+                assert reader.why_not_steered() is None
+                await create(client, manifest_of())
+                await cluster.wait(lambda: list(state.keys()), what="a Migration is known")
+                await cluster.kubectl("delete", "--wait", "crd/migrations.evenkeel.io")
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+            await cluster.kubectl("delete", "--ignore-not-found", "crd/migrations.evenkeel.io")
