@@ -40,6 +40,9 @@ Endpoint = Callable[[Request], Any]
 LIMITS: Final = Limits()
 _APART_S: Final = 0.005
 _RENDERINGS_APART_S: Final = 0.1
+# No other address of 127.0.0.0/8: Istio's sidecar hands on what comes from outside as 127.0.0.6.
+_LOOPBACK: Final = (ipaddress.IPv4Address("127.0.0.1"), ipaddress.IPv6Address("::1"))
+_PASSED_ON: Final = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto")
 HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 """Go with every page of the health port."""
 
@@ -169,7 +172,7 @@ def _on_loopback(endpoint: Endpoint) -> Endpoint:
     """Return the endpoint for peers on this machine, and a refusal for all others."""
 
     async def page(request: Request) -> Response:
-        if request.client is not None and is_loopback(request.client.host):
+        if _came_from_here(request):
             answer: Response = await endpoint(request)
             return answer
         port, path = request.url.port, request.url.path
@@ -183,11 +186,12 @@ def _on_loopback(endpoint: Endpoint) -> Endpoint:
     return page
 
 
-def is_loopback(host: str) -> bool:
-    """Tell whether an address is of this machine alone; a name is not."""
+def _came_from_here(request: Request) -> bool:
+    """Tell whether the peer is on this machine, and passes on no one else's request."""
+    if request.client is None or any(name in request.headers for name in _PASSED_ON):
+        return False
     try:
-        address = ipaddress.ip_address(host)
+        peer = ipaddress.ip_address(request.client.host)
     except ValueError:
         return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_loopback
+    return (getattr(peer, "ipv4_mapped", None) or peer) in _LOOPBACK
