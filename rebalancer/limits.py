@@ -24,6 +24,7 @@ from common.contract import under_maintenance
 from common.load import NodeLoad
 from rebalancer.evictability import Purpose, took_place
 from rebalancer.goals import MARGIN, Ceiling, Dimension
+from rebalancer.pod_starts import starts_no_pods
 from rebalancer.reasons import Refusal
 from rebalancer.strategies.participation import CONTROL_PLANE_LABELS
 from rebalancer.strategies.pools import percent_now
@@ -143,6 +144,15 @@ def target_takes_pods(start: Start) -> Refusal | None:
     return None
 
 
+def target_starts_pods(start: Start) -> Refusal | None:
+    """The first moves to it may have failed since it was chosen; a drain has its own reasons."""
+    if start.purpose is not Purpose.LOAD:
+        return None
+    name, rest_s = start.migration.target, start.config.node_cooldown.seconds
+    found = starts_no_pods(name, start.snapshot, now_s=start.now_s, cooldown_s=rest_s)
+    return None if found is None else Refusal("TargetStartsNoPods", f"{name}: {found.words}")
+
+
 def target_stays_under_its_ceilings(start: Start) -> Refusal | None:
     """Others may have come meanwhile, or what is there may use more than when it was planned."""
     load = start.filled
@@ -239,6 +249,7 @@ LIMITS: Final[tuple[Rule, ...]] = (
     owner_is_as_said,
     node_is_still_to_be_emptied,
     target_takes_pods,
+    target_starts_pods,
     target_stays_under_its_ceilings,
     max_reschedule_pods,
     max_per_namespace,

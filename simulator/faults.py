@@ -114,6 +114,13 @@ class RejectPods(Base, frozen=True, tag_field="fault", tag="reject-pods"):
     node: str
 
 
+class ImagePulls(Base, frozen=True, tag_field="fault", tag="image-pulls"):
+    """Images cannot be pulled: on a node, of a name; `*` is all of them."""
+
+    node: str = "*"
+    image: str = "*"
+
+
 class SlowStarts(Base, frozen=True, tag_field="fault", tag="slow-starts"):
     """Pods take a multiple of their time to start; `*` is everywhere."""
 
@@ -136,6 +143,7 @@ AnyFault = (
     | NodeDeath
     | NodeNotReady
     | RejectPods
+    | ImagePulls
     | SlowStarts
 )
 
@@ -190,6 +198,10 @@ class ClusterFaults:
                 return self._on_node(fault)
             case SlowStarts():
                 return self._slow_starts(fault)
+            case ImagePulls():
+                missing, what = self._fleet.registry.missing, (fault.node, fault.image)
+                missing.add(what)
+                return lambda: missing.discard(what)
             case _:
                 return self._on_metrics(fault)
 

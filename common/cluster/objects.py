@@ -285,6 +285,7 @@ class ContainerStatus(Wire):
 
 class PodStatus(Wire):
     phase: str = "Pending"
+    reason: str = ""
     conditions: list[Condition] | None = None
     start_time: datetime | None = None
     nominated_node_name: str = ""

@@ -122,6 +122,8 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The containers that should run and do not, in the order of the spec."""
     started_s: float | None = None
     """When the first of the containers that run now began; None where nothing is said."""
+    end_reason: str = ""
+    """Why it ended, where its kubelet or a controller said so: `Evicted`, `OutOfcpu`."""
     shape: PodShape
 
     @property
@@ -212,6 +214,7 @@ def pod_record(pod: Pod, shared: Interner) -> PodRecord:
         running_containers=containers.running,
         stalled=shared.value(containers.stalled) if containers.stalled else NONE_STALLED,
         started_s=seconds(containers.started),
+        end_reason=shared.value(status.reason) if finished else "",
         shape=shared.derived(_source(pod), lambda: shape_of(meta, spec, status)),
     )
 

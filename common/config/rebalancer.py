@@ -327,6 +327,11 @@ class RebalancerConfiguration(Configuration):
     workload_cooldown: Span = Field(
         default=Duration("5m"), description="A workload rests so long after a move."
     )
+    node_cooldown: Span = Field(
+        default=Duration("30m"),
+        description="A node on which the replacements of moves did not start takes no load moves "
+        "for so long after the last of them, unless a pod starts there meanwhile.",
+    )
     lineage_cooldown: Span = Field(
         default=Duration("1h"), description="A pod and its replacements move once in this time."
     )

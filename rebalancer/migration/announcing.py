@@ -74,6 +74,11 @@ class Announcer:
     def failed(self, migration: MigrationRecord, reason: str, words: str) -> None:
         note = f"Not moved from {migration.source} to {migration.target}: {reason}: {words}"
         self._on_pod(migration, Happened.FAILED, note, type_="Warning")
+        if migration.evicted_s is not None and migration.replacement_node:
+            there = ObjectRef(kind="Node", name=migration.replacement_node)
+            name = f"{migration.namespace}/{migration.replacement_pod}"
+            note = f"{name}, which was moved here, is not Ready: {words}"
+            self._say(there, Happened.FAILED, note, type_="Warning")
         if migration.strategy == Strategy.NODE_MAINTENANCE:
             node = ObjectRef(kind="Node", name=migration.source)
             name = f"{migration.namespace}/{migration.pod_name}"

@@ -210,8 +210,8 @@ class MigrationController:
                 return await self._take(step, scene)
             case Hold(step=step, reason=reason, retry_s=retry_s):
                 return await self._hold(scene, step, Wait(reason, retry_s))
-            case Fail(reason=reason, step=told):
-                return await self._scribe.failed(migration, reason, told)
+            case Fail(reason=reason, step=told, cause=cause):
+                return await self._scribe.failed(migration, reason, told, cause=cause)
             case NotReplaced(reason=reason, words=words):
                 return await self._scribe.not_replaced(migration, reason, words)
             case Finish(outcome=outcome, words=words):
@@ -240,8 +240,8 @@ class MigrationController:
                 return await self._hold(scene, step, verdict)
             case NotReplaced(reason=reason, words=words):
                 return await self._scribe.not_replaced(scene.migration, reason, words)
-            case Fail(reason=reason, step=told):
-                return await self._scribe.failed(scene.migration, reason, told or step)
+            case Fail(reason=reason, step=told, cause=cause):
+                return await self._scribe.failed(scene.migration, reason, told or step, cause=cause)
 
     async def _hold(self, scene: Scene, step: Step, wait: Wait) -> MigrationRecord | None:
         """Come back later; an attempt too many is the end."""

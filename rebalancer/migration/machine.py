@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from common.cluster.migrations import Outcome, Phase, Step
-from common.cluster.records import NodeName
+from common.cluster.records import NodeName, PodRecord
 from rebalancer.limits import maintenance_ended
 from rebalancer.migration import replacements
 from rebalancer.migration.outcomes import landing
@@ -30,6 +30,7 @@ from rebalancer.migration.verdicts import (
     Remove,
     Rest,
 )
+from rebalancer.pod_starts import CREATING, NOT_READY, why_not_started
 from rebalancer.reasons import Refusal
 
 OWNED_STEPS: Final[tuple[Step, ...]] = (
@@ -156,8 +157,20 @@ def the_maintenance_goes_on(scene: Scene, _: Rules) -> Next | None:
 def the_deadline_holds(scene: Scene, _: Rules) -> Next | None:
     if not scene.late:
         return None
-    words = f"the deadline passed before the condition {missing_step(scene)} came true"
-    return Fail(Refusal("DeadlineExceeded", words))
+    step, cause = missing_step(scene), _why_not_started(scene)
+    words = f"the deadline passed before the condition {step} came true"
+    if cause is None:
+        return Fail(Refusal("DeadlineExceeded", words))
+    words = f"{words}: {cause.name}: {cause.words}"
+    return Fail(Refusal("DeadlineExceeded", words), step, cause)
+
+
+def _why_not_started(scene: Scene) -> Refusal | None:
+    """Return why the replacement is not Ready; None where none is to be expected yet."""
+    if missing_step(scene) not in _AFTER:
+        return None
+    found = scene.replacement or next(iter(replacements.pending(scene)), None)
+    return why_not_started(found) if found is not None and not found.ready else None
 
 
 def it_says_what_is(scene: Scene, _: Rules) -> Next | None:
@@ -233,12 +246,24 @@ def a_replacement_is_awaited(scene: Scene, _: Rules) -> Next | None:
         found = replacements.pending(scene)
         if not found:
             return Hold(step, Refusal("NoReplacementYet", "nobody has made one yet", False))
-        why = "fits on no node" if found[0].unschedulable else "has no node yet"
-        return Hold(step, Refusal("ReplacementPending", f"{found[0].key} {why}", False))
+        words = why_not_started(found[0]).words
+        return Hold(step, Refusal("ReplacementPending", words, False))
     if step is Step.READY and scene.replacement is not None:
-        words = f"{scene.replacement.key} on {scene.replacement.node} is not Ready"
-        return Hold(step, Refusal("ReplacementNotReady", words, False))
+        return Hold(step, _not_ready(scene.replacement))
     return None
+
+
+def _not_ready(replacement: PodRecord) -> Refusal:
+    """Name what keeps the replacement from starting once that is known.
+
+    A kubelet says ErrImagePull and ImagePullBackOff by turns; one name is kept for both, for
+    the condition is written anew whenever its reason changes.
+    """
+    why = why_not_started(replacement)
+    if why.name in CREATING or why.name == NOT_READY:
+        return Refusal("ReplacementNotReady", why.words, for_good=False)
+    name = "ImagePullBackOff" if why.name == "ErrImagePull" else why.name
+    return Refusal(name, why.words, for_good=False)
 
 
 def _closed(scene: Scene) -> bool:

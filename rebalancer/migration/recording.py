@@ -74,12 +74,13 @@ class Scribe:
         reason: Refusal,
         step: Step | None = None,
         *,
+        cause: Refusal | None = None,
         attempts: int | None = None,
     ) -> MigrationRecord:
         """Close a Migration that is given up; the condition of `step` says why as well."""
         change = status.failed(reason.name, reason.words, self._clock.now())
         if step is not None:
-            change |= self._refused(migration, step, reason)
+            change |= self._refused(migration, step, cause or reason)
         if attempts is not None:
             change["attempts"] = attempts
         written = await self._close(migration, change, None)

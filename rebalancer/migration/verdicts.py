@@ -36,6 +36,8 @@ class Fail(msgspec.Struct, frozen=True):
     reason: Refusal
     step: Step | None = None
     """Whose condition is to give the reason, if it is not the step that answers."""
+    cause: Refusal | None = None
+    """What the condition says, where that is more exact than the reason."""
 
 
 class NotReplaced(msgspec.Struct, frozen=True):

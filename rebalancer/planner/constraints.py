@@ -55,6 +55,16 @@ def _refused_words(draft: Draft, m: Movable, row: int) -> str:
     return f"{name} takes no pods: " + "; ".join(r.words for r in refused.get(name, ()))
 
 
+def _starts_pods(draft: Draft, m: Movable) -> Flags | None:
+    avoided = draft.problem.last_resorts
+    return ~avoided if m.maintenance and avoided.any() else None
+
+
+def _starts_words(draft: Draft, _: Movable, row: int) -> str:
+    name, parts = draft.problem.nodes[row], draft.problem.demand.assessment.participation
+    return f"{name}: " + "; ".join(r.words for r in parts.last_resorts.get(name, ()))
+
+
 def _elsewhere(draft: Draft, m: Movable) -> Flags:
     found = np.ones(len(draft.problem.nodes), dtype=np.bool_)
     found[m.row] = False
@@ -154,6 +164,7 @@ CONSTRAINTS: tuple[Constraint, ...] = (
     Constraint("AboveCeiling", _under_ceiling, _ceiling_words, of_room=True),
     Constraint("WorstNodeWorse", _worst_no_worse, _worst_words, of_room=True, in_the_end=True),
     Constraint("NoRoom", _roomy, _fit_words, of_room=True),
+    Constraint("StartsNoPods", _starts_pods, _starts_words, yields=True),
     Constraint("Unwelcome", _welcome, _unwelcome_words, yields=True),
     Constraint("PiledUpOnHost", _hosts, _host_words, yields=True),
     Constraint("PiledUpInZone", _zones, _zone_words, yields=True),

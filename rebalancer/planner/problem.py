@@ -86,6 +86,7 @@ class Problem:
         self.gives = ~self._flags(parts.sources_refused) | self.empty
         self.takes = ~self._flags(parts.targets_refused) & ~self.empty
         self.shelters = ~self._flags(parts.refuges_refused) & ~self.empty
+        self.last_resorts = self._flags(parts.last_resorts)
         self.houses = self.takes | self.shelters
         """[N] takes some pod or other."""
         self._own_goals: dict[NodeName, AtMost | Empty] = {g.node: g for g in self.hot}

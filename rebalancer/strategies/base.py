@@ -48,6 +48,8 @@ class Participation:
     """Take no pods from a node under maintenance; fewer reasons than for load."""
     spread_refused: Refused
     """Are not compared with the other nodes of their pool."""
+    last_resorts: Refused
+    """Take pods from a node under maintenance only if no other node does."""
     pools: Mapping[str, tuple[NodeName, ...]]
     """Every node, by name, under the value of its pool label."""
     autoscalers: Mapping[str, str]

@@ -10,7 +10,7 @@ a node could give or take anything at all costs more, and stands in `reach`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from enum import Flag, auto
 from typing import Final, NamedTuple
 
@@ -18,6 +18,7 @@ from common.cluster.records import NodeName, NodeRecord
 from common.cluster.snapshot import NodeView, Snapshot
 from common.contract import Unknown, under_maintenance
 from rebalancer.goals import Ceiling
+from rebalancer.pod_starts import start_failures
 from rebalancer.reasons import Refusal
 from rebalancer.strategies.base import Look, Participation, Refused
 from rebalancer.strategies.claims import claims
@@ -30,6 +31,7 @@ CONTROL_PLANE_LABELS: Final = (
     "node-role.kubernetes.io/master",
 )
 
+_NAMED: Final = 5
 _WHY_UNKNOWN: Final = {
     Unknown.NO_ALLOCATABLE: "it does not say how much CPU or memory it has",
     Unknown.NO_SAMPLE: "it was never measured",
@@ -50,6 +52,8 @@ class Role(Flag):
     """To take pods from a node under maintenance."""
     SPREAD = auto()
     """To be compared with the other nodes of its pool."""
+    FIRST_REFUGE = auto()
+    """To take pods from a node under maintenance before others are tried as the last resort."""
 
 
 TAKING: Final = Role.TARGET | Role.REFUGE
@@ -64,6 +68,8 @@ class Scene(NamedTuple):
     """Nodes where room is kept for a pending pod, and the first such pod."""
     claimed: dict[NodeName, str]
     """Nodes that a pending pod could use, and one such pod."""
+    failing: Mapping[NodeName, Refusal]
+    """Nodes that start no pods."""
 
 
 class Rule(NamedTuple):
@@ -146,6 +152,11 @@ def is_not_claimed(view: NodeView, scene: Scene) -> Refusal | None:
     return Refusal("PendingPodFirst", f"pod {pod} waits for a node and would fit there", False)
 
 
+def starts_pods(view: NodeView, scene: Scene) -> Refusal | None:
+    """A drain may use it as the last resort: no tenant's pods may stop one."""
+    return scene.failing.get(view.node.name)
+
+
 RULES: tuple[Rule, ...] = (
     Rule(is_ready, EVERYTHING),
     Rule(is_schedulable, TAKING | Role.SPREAD),
@@ -157,14 +168,18 @@ RULES: tuple[Rule, ...] = (
     Rule(is_old_enough, Role.SPREAD),
     Rule(is_not_nominated, Role.TARGET | Role.SPREAD),
     Rule(is_not_claimed, Role.TARGET),
+    Rule(starts_pods, Role.TARGET | Role.SPREAD | Role.FIRST_REFUGE),
 )
 
 
 def participation(look: Look, evictable: Evictable) -> Participation:
     """Return who takes part in what; `evictable` tells whether a pod may be moved for load."""
     found = claims(look.world)
-    refused = _refused(Scene(look, _nominated(look.snapshot), found.by_node))
     config = look.config
+    failing = start_failures(
+        look.snapshot, now_s=look.now_s, cooldown_s=config.node_cooldown.seconds
+    )
+    refused = _refused(Scene(look, _nominated(look.snapshot), found.by_node, failing))
     pools = pools_of(look.snapshot.nodes.values(), config.pool_label)
     ceiling = Ceiling(config.cpu_threshold, config.memory_threshold)
     return Participation(
@@ -172,11 +187,12 @@ def participation(look: Look, evictable: Evictable) -> Participation:
         targets_refused=refused[Role.TARGET],
         refuges_refused=refused[Role.REFUGE],
         spread_refused=refused[Role.SPREAD],
+        last_resorts=refused[Role.FIRST_REFUGE],
         pools=pools,
         autoscalers={pool: autoscaler_of(_records(look, pools[pool])) for pool in pools},
         ceilings=dict.fromkeys(sorted(look.snapshot.nodes), ceiling),
         promises=kept_promises(look.snapshot.migrations.values(), look.load.nodes),
-        notes=_untried(found.untried),
+        notes=(*_untried(found.untried), *_failing(failing)),
         reach=Reach(look.world, evictable),
     )
 
@@ -202,6 +218,14 @@ def _refused(scene: Scene) -> dict[Role, Refused]:
                         refusal,
                     )
     return dict(found)
+
+
+def _failing(failing: Mapping[NodeName, Refusal]) -> Iterator[str]:
+    """Name the nodes; of very many only the first."""
+    for name in sorted(failing)[:_NAMED]:
+        yield f"{name} takes no pods that are moved for load: {failing[name].words}."
+    if len(failing) > _NAMED:
+        yield f"{len(failing) - _NAMED} more nodes take no pods that are moved for load."
 
 
 def _untried(kinds: int) -> tuple[str, ...]:

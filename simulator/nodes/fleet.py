@@ -33,6 +33,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 _NAME: Final = "kubelet"
 _REFUSED: Final = Rejection("UnexpectedAdmissionError", "Pod was rejected: a fault was asked for")
+_PULL_AGAIN_S: Final = 5.0
 _OVERHEAD: Final = {USAGE_CPU: "100m", USAGE_MEMORY: "512Mi"}
 
 
@@ -48,6 +49,19 @@ class Delays:
     """Makes the starts on a node slower."""
 
 
+@dataclass(slots=True)
+class Registry:
+    """Which images cannot be pulled from where; `*` is every node, or every image."""
+
+    missing: set[tuple[str, str]] = field(default_factory=set)
+
+    def lacks(self, node: str, pod: Json) -> set[str]:
+        """Return the images of a pod that this node cannot pull."""
+        images = {each.get("image", "") for each in pod["spec"]["containers"]}
+        wild = {(node, "*"), ("*", "*")} & self.missing
+        return {i for i in images if wild or {(node, i), ("*", i)} & self.missing}
+
+
 class Fleet:
     """The kubelets of a cluster."""
 
@@ -60,6 +74,7 @@ class Fleet:
         self._queue: WorkQueue[str] = WorkQueue(_NAME, machinery.pace.clock)
         self._addresses = itertools.count(1)
         self.delays = delays or Delays()
+        self.registry = Registry()
         self.kubelets: dict[str, Kubelet] = {}
         self._store.subscribe(NODES, self._on_node, replay=True)
         self._store.subscribe(PODS, self._on_pod, replay=True)
@@ -203,6 +218,11 @@ class Fleet:
         self._tell(pod, why.reason, why.message, "Reject", warning=True)
 
     def _start(self, kubelet: Kubelet, pod: Json, held: RunningPod) -> None:
+        if lacking := self.registry.lacks(kubelet.node, pod):
+            self._write(pod, lambda old, _: pod_status.unpulled(old, lacking))
+            again = partial(self._start, kubelet, pod, held)
+            held.reschedule(self._m.agenda.after(_PULL_AGAIN_S, again))
+            return
         held.started_s = self._m.pace.elapsed_s()
         address = self._address("10.64")
         self._write(pod, lambda old, now: pod_status.running(old, now, address))

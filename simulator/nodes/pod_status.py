@@ -5,7 +5,7 @@ The order of conditions and the words are those of pkg/kubelet/status (v1.36).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Final
 
 from simulator.api import Json, condition
@@ -38,6 +38,19 @@ def preparing(pod: Json, now: str, host_ip: str) -> Json:
             },
         ),
     }
+
+
+def unpulled(pod: Json, images: Container[str]) -> Json:
+    """Return the status of a pod some of whose images cannot be pulled."""
+    waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}}
+    specs = {each["name"]: each for each in pod["spec"]["containers"]}
+    statuses = [
+        _container(specs[old["name"]], waiting)
+        if specs[old["name"]].get("image") in images
+        else old
+        for old in pod["status"]["containerStatuses"]
+    ]
+    return {**pod["status"], "containerStatuses": statuses}
 
 
 def running(pod: Json, now: str, pod_ip: str) -> Json:

@@ -116,7 +116,13 @@ class SceneWorld:
         ready = given.get("ready", True) and "at" in given
         conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": _ago(1)}]
         status = {"phase": "Running", "conditions": conditions if ready else []}
-        spec = {"nodeName": given.get("at", ""), "containers": []}
+        if given.get("unschedulable"):
+            refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+            status["conditions"] = [refused]
+        spec = {"nodeName": given.get("at", ""), "containers": [{"name": "app", "image": "web:1"}]}
+        if "waits" in given:
+            waiting = {"waiting": {"reason": given["waits"]}}
+            status["containerStatuses"] = [{"name": "app", "state": waiting}]
         self.state.pods.upsert(wire(Pod, {"metadata": meta, "spec": spec, "status": status}))
 
     def _budget(self, name: str, status: Row) -> None:

@@ -19,6 +19,7 @@ from common.cluster.migrations import (
     Amounts,
     ControllerRef,
     Migration,
+    MigrationCondition,
     MigrationRecord,
     MigrationSpec,
     MigrationStatus,
@@ -178,7 +179,12 @@ def migration_of(given: Row) -> Migration:
     status = MigrationStatus(
         phase=given.get("phase", ""),
         outcome=given.get("outcome", ""),
-        replacement=ReplacementRef(name=replacement, uid=replacement) if replacement else None,
+        replacement=ReplacementRef(
+            name=replacement, uid=replacement, node=given.get("replaced_on", "")
+        )
+        if replacement
+        else None,
+        conditions=_stuck(given.get("stuck")),
         evicted_at=_ago(given.get("evicted")),
         finished_at=_ago(given.get("finished")),
     )
@@ -219,6 +225,15 @@ def _calls(given: Row, now_s: float) -> Row:
         }
         for scheduler, call in given.items()
     }
+
+
+def _stuck(reason: str | None) -> tuple[MigrationCondition, ...]:
+    """Say why a replacement did not become Ready."""
+    if reason is None:
+        return ()
+    return (
+        MigrationCondition(type="Ready", status="False", reason=reason, last_transition_time=NOW),
+    )
 
 
 def _ref(kind: str, uid: str | None) -> ControllerRef | None:

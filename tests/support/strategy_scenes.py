@@ -167,6 +167,9 @@ def _wire_pod(name: str, given: Manifest) -> Any:
     if arguments.pop("unschedulable", False):
         why = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
         status["conditions"] = [why]
+    if waits := arguments.pop("waits", None):
+        waiting = {"name": "app", "state": {"waiting": {"reason": waits}}}
+        status |= {"conditions": [], "containerStatuses": [waiting]}
     if nominated := arguments.pop("nominated", None):
         status["nominatedNodeName"] = nominated
     labels = {

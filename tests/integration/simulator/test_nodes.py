@@ -6,7 +6,7 @@ from common.kube.resources import NODES, PODS
 from simulator import build
 from simulator.api import Json
 from simulator.cluster import SimulatedCluster
-from simulator.faults import NodeDeath, NodeNotReady, RejectPods
+from simulator.faults import ImagePulls, NodeDeath, NodeNotReady, RejectPods
 from simulator.nodes import node_status
 from simulator.nodes.fleet import Delays
 from tests.integration.simulator.stand import (
@@ -108,6 +108,22 @@ async def test_a_refused_replica_is_replaced() -> None:
         await until(cluster, lambda: events(cluster, "UnexpectedAdmissionError"))
         cluster.faults.withdraw(number)
         await until(cluster, lambda: len(ready(cluster, "web")) == 2)
+
+
+async def test_an_image_that_cannot_be_pulled_keeps_a_pod_waiting() -> None:
+    async with cluster_of(1) as cluster:
+        number = cluster.faults.inject(ImagePulls(node="node-0", image=build.IMAGE))
+        cluster.create([build.pod("p", node="node-0")])
+
+        def waits() -> bool:
+            status = cluster.store.get(PODS, "p", "default")["status"]
+            states = [each["state"] for each in status.get("containerStatuses") or ()]
+            return any(s.get("waiting", {}).get("reason") == "ImagePullBackOff" for s in states)
+
+        await until(cluster, waits)
+        assert _phase(cluster, "p") == "Pending"
+        cluster.faults.withdraw(number)
+        await until(cluster, lambda: _phase(cluster, "p") == "Running")
 
 
 def _phase(cluster: SimulatedCluster, name: str) -> str:

@@ -62,6 +62,7 @@ REBALANCER: dict[str, Any] = LOAD | {
     "maxInboundPerNode": 5,
     "maintenanceParallelism": 5,
     "workloadCooldown": "5m",
+    "nodeCooldown": "30m",
     "lineageCooldown": "1h",
     "migrationDeadline": "5m",
     "maxAttempts": 3,

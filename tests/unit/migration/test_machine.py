@@ -40,6 +40,35 @@ def test_the_step_that_was_missing_tells_that_the_maintenance_ended() -> None:
     assert found.step is Step.EVICTED
 
 
+LATE = {"spec": {"deadline": "2026-11-16T08:59:59Z"}}
+FOUND = {"replacement": {"name": "web-d", "uid": "web-d", "node": "n4"}}
+
+
+@pytest.mark.parametrize(
+    ("pod", "step", "cause"),
+    [
+        ({"at": "n4", "waits": "ImagePullBackOff"}, Step.READY, "ImagePullBackOff"),
+        ({"at": "n4", "waits": "ContainerCreating"}, Step.READY, "ContainerCreating"),
+        ({"at": "n4"}, Step.READY, "NotReady"),
+        ({"unschedulable": True}, Step.REPLACED, "Unschedulable"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_move_that_is_late_says_why_its_replacement_did_not_start(
+    pod: dict[str, object], step: Step, cause: str
+) -> None:
+    done = ["Evicted", "Replaced"] if step is Step.READY else ["Evicted"]
+    status = FOUND if step is Step.READY else {}
+    pods = {"web-a": None, "web-d": {"age": 20, "ready": False, **pod}}
+    row = {**LATE, "done": done, "status": status, "pods": pods}
+    found = next_step(SceneWorld(row).scene(), Rules())
+    assert isinstance(found, Fail)
+    assert (found.reason.name, found.step) == ("DeadlineExceeded", step)
+    assert f": {cause}: " in found.reason.words
+    assert found.cause is not None
+    assert found.cause.name == cause
+
+
 ONE_LEFT = {"web": {"disruptionsAllowed": 1, "currentHealthy": 3, "desiredHealthy": 2}}
 
 

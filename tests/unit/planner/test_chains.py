@@ -8,8 +8,10 @@ import pytest
 from rebalancer.planner import make_plan
 from rebalancer.planner.cover import covering, sizes
 from rebalancer.planner.gain import gained, not_worth_it
+from simulator import build
 from tests.support.plan_checker import faults
 from tests.support.planner_world import PlannerWorld, everything_moves
+from tests.support.wire import wire_pod
 
 HOT_ONLY = {"enabledStrategies": ["ResourceOptimization"]}
 LEVEL_ONLY = {"enabledStrategies": ["LoadBalancing"], "fillLowNodes": "always"}
@@ -207,6 +209,23 @@ def test_low_priority_goes_first_and_deletion_cost_counts() -> None:
     world.pod("urgent", "n1", 25.0, spec={"priority": 2000})
     plan = world.plan(judged=everything_moves)
     assert [move.pod for move in plan.moves] == ["default/cheap"]
+
+
+@pytest.mark.parametrize("others", [True, False])
+def test_a_drain_uses_a_node_that_starts_no_pods_only_as_the_last_resort(others: bool) -> None:
+    world = PlannerWorld(config={"enabledStrategies": ["NodeMaintenance"]})
+    world.node("n1", maintenance=True)
+    world.node("n2")
+    if others:
+        world.node("n3")
+        world.pod("busy", "n3", 40.0)
+    world.pod("web", "n1", 10.0)
+    waiting = {"name": "app", "state": {"waiting": {"reason": "ImagePullBackOff"}}}
+    status = {"conditions": [], "containerStatuses": [waiting]}
+    world.state.pods.upsert(wire_pod(build.pod("stuck", node="n2"), status=status))
+    [move] = world.plan(judged=everything_moves).moves
+    assert move.target == ("n3" if others else "n2")
+    assert ("last resort" in move.words) is not others
 
 
 def test_maintenance_piles_replicas_up_only_as_the_last_resort() -> None:

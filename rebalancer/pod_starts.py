@@ -1,0 +1,282 @@
+"""Whether pods start: why one does not, and which nodes start none.
+
+A node that cannot start pods is empty, and would be the favorite target of every plan. What
+speaks against it is read from the cluster and from finished Migrations, so that a restart or
+a new leader knows the same: pods on it whose containers do not start, and moves to it whose
+replacements did not. A pod that came later and is Ready proves the opposite.
+
+A tenant must not be able to close nodes to all others with an image that is bad everywhere.
+So a pod counts alone only if its image, or a pod of its workload, runs on another node; else
+pods of two namespaces must fail. And what one namespace alone shows counts only as long as it
+shows it on at most half of the nodes: beyond that it is its pods that are at fault.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from common.cluster.container_states import StalledContainer
+from common.cluster.migrations import MigrationRecord, Phase, Step
+from common.cluster.records import NodeName, PodRecord
+from common.cluster.snapshot import NodeView, Snapshot
+from rebalancer.reasons import Refusal
+
+STARTS_NO_PODS: Final = "StartsNoPods"
+NOT_READY: Final = "NotReady"
+CREATING: Final = frozenset({"ContainerCreating", "PodInitializing"})
+"""What a kubelet says before it has tried (pkg/kubelet/kubelet_pods.go)."""
+OF_THE_NODE: Final = frozenset(
+    {
+        "ImagePullBackOff",
+        "ErrImagePull",
+        "ErrImageNeverPull",
+        "ImageInspectError",
+        "CreatePodSandboxError",
+        "ConfigPodSandboxError",
+        "CreateContainerError",
+        "RunContainerError",
+    }
+)
+"""Reasons for which a node can be at fault: pkg/kubelet/images/types.go, container/sync_result.go
+and kuberuntime/kuberuntime_container.go. What only a pod's own spec or program can bring about,
+as CreateContainerConfigError, InvalidImageName and CrashLoopBackOff, says nothing about a node."""
+STUCK_S: Final = 300.0
+"""Containers that are being created for so long are stuck: a network, a volume, a runtime."""
+
+_CODE: Final = re.compile(r"[A-Z][A-Za-z0-9]{0,127}", re.ASCII)
+_IMAGE_CHARACTERS: Final = 200
+
+
+def why_not_started(pod: PodRecord) -> Refusal:
+    """Return why a pod is not Ready, by the reason that its kubelet or scheduler gives."""
+    if pod.finished:
+        code = _code(pod.end_reason, f"Pod{pod.phase}")
+        return _refusal(code, f"{pod.key} ended on {pod.node} before it was Ready")
+    if not pod.node:
+        return _unplaced(pod)
+    if not pod.stalled:
+        return _refusal(NOT_READY, f"the containers of {pod.key} run on {pod.node}, not Ready yet")
+    found = _most_telling(pod.stalled)
+    code = _code(found.reason, "ContainerCreating")
+    image = f", image {_printable(found.image)}" if found.image else ""
+    words = f"container {found.name} of {pod.key} on {pod.node} does not run ({code}{image})"
+    return _refusal(code, words)
+
+
+def _unplaced(pod: PodRecord) -> Refusal:
+    if pod.unschedulable:
+        return _refusal("Unschedulable", f"{pod.key} fits on no node")
+    if pod.shape.gates:
+        return _refusal("SchedulingGated", f"{pod.key} waits for {pod.shape.gates[0]}")
+    return _refusal("NotScheduled", f"{pod.key} has no node yet")
+
+
+def _refusal(code: str, words: str) -> Refusal:
+    return Refusal(code, words, for_good=False)
+
+
+def _most_telling(stalled: Sequence[StalledContainer]) -> StalledContainer:
+    """Return the first that was tried and failed; those behind an init container only wait."""
+    return next((s for s in stalled if s.reason and s.reason not in CREATING), stalled[0])
+
+
+def _code(reason: str, other: str) -> str:
+    """Return a reason if the API server takes it for one of a condition."""
+    return reason if _CODE.fullmatch(reason) else other
+
+
+def _printable(text: str) -> str:
+    """Return an image as people may see it: the API server takes any characters for one."""
+    shown = "".join(c if c.isprintable() else "?" for c in text[:_IMAGE_CHARACTERS])
+    return f"{shown}…" if len(text) > _IMAGE_CHARACTERS else shown
+
+
+class StartFailure(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that did not start on a node."""
+
+    namespace: str
+    pod: str
+    reason: str
+    since_s: float
+    """When it came there: a pod that came later and is Ready speaks for the node."""
+    runs_on: NodeName | None = None
+    """Another node where the same runs; a failure of it weighs for itself."""
+
+    @property
+    def words(self) -> str:
+        runs = f", and the same runs on {self.runs_on}" if self.runs_on else ""
+        return f"{self.pod} did not start ({self.reason}){runs}"
+
+
+def starts_no_pods(
+    node: NodeName, snapshot: Snapshot, *, now_s: float, cooldown_s: float
+) -> Refusal | None:
+    """Return why one node starts no pods; the others are looked at only on suspicion."""
+    view = snapshot.nodes.get(node)
+    suspicious = view is not None and (
+        any(pod.stalled for pod in view.pods.values())
+        or any(
+            m.replacement_node == node and _counts(m, snapshot, now_s, cooldown_s)
+            for m in snapshot.migrations.values()
+        )
+    )
+    found = start_failures(snapshot, now_s=now_s, cooldown_s=cooldown_s) if suspicious else {}
+    return found.get(node)
+
+
+def start_failures(
+    snapshot: Snapshot, *, now_s: float, cooldown_s: float
+) -> Mapping[NodeName, Refusal]:
+    """Return the nodes that start no pods, each with the reason against it as a target."""
+    found = _collected(snapshot, now_s, cooldown_s)
+    closed = {name: _against(failures) for name, failures in found.items()}
+    blamed = {name: failures for name, failures in closed.items() if failures}
+    spared = _too_common(blamed, len(snapshot.nodes))
+    return {
+        name: _words(failures)
+        for name, failures in blamed.items()
+        if {f.namespace for f in failures} - spared
+    }
+
+
+def _collected(
+    snapshot: Snapshot, now_s: float, cooldown_s: float
+) -> dict[NodeName, list[StartFailure]]:
+    """Return what failed on each node since a pod last started there."""
+    found: dict[NodeName, list[StartFailure]] = defaultdict(list)
+    pods = [pod for pod in _stalled(snapshot) if _at_fault(pod, now_s)]
+    running = _where_running(snapshot, {_most_telling(pod.stalled).image for pod in pods})
+    for pod in pods:
+        found[pod.node].append(_failed_pod(pod, running))
+    for migration in snapshot.migrations.values():
+        if _counts(migration, snapshot, now_s, cooldown_s):
+            found[migration.replacement_node].append(_failed_move(migration, snapshot))
+    for name, failures in found.items():
+        started_s = _last_start_s(snapshot.nodes[name])
+        found[name] = [f for f in failures if f.since_s >= started_s]
+    return found
+
+
+def _stalled(snapshot: Snapshot) -> Iterator[PodRecord]:
+    for view in snapshot.nodes.values():
+        for pod in view.pods.values():
+            if pod.stalled and not pod.terminating and not pod.finished:
+                yield pod
+
+
+def _at_fault(pod: PodRecord, now_s: float) -> bool:
+    """Tell whether a node may be why this pod does not start."""
+    reason = _most_telling(pod.stalled).reason
+    return reason in OF_THE_NODE or (reason in CREATING and now_s - _came_s(pod) >= STUCK_S)
+
+
+def _where_running(snapshot: Snapshot, wanted: Collection[str]) -> dict[str, set[NodeName]]:
+    """Return the nodes where containers with these images run."""
+    found: dict[str, set[NodeName]] = defaultdict(set)
+    named: dict[int, tuple[str, ...]] = {}
+    for view in snapshot.nodes.values() if wanted else ():
+        for pod in view.pods.values():
+            # Shapes are interned, and comparing them is slower than asking who they are.
+            shape = pod.shape
+            if id(shape) not in named:
+                named[id(shape)] = tuple(image for image in shape.images if image in wanted)
+            for image in named[id(shape)]:
+                if _runs(pod, image):
+                    found[image].add(pod.node)
+    return found
+
+
+def _runs(pod: PodRecord, image: str) -> bool:
+    running = pod.ready if pod.running_containers is None else pod.running_containers > 0
+    return running and all(each.image != image for each in pod.stalled)
+
+
+def _failed_pod(pod: PodRecord, running: Mapping[str, set[NodeName]]) -> StartFailure:
+    stalled = _most_telling(pod.stalled)
+    others = running.get(stalled.image, set()) - {pod.node}
+    # What is still being created may wait for a volume of its own: that its image runs
+    # elsewhere proves nothing.
+    proven = stalled.reason in OF_THE_NODE
+    return StartFailure(
+        namespace=pod.namespace,
+        pod=pod.key,
+        reason=stalled.reason,
+        since_s=_came_s(pod),
+        runs_on=min(others, default=None) if proven else None,
+    )
+
+
+def _counts(
+    migration: MigrationRecord, snapshot: Snapshot, now_s: float, cooldown_s: float
+) -> bool:
+    """Tell whether a move failed lately because its replacement did not start in time."""
+    if migration.phase != Phase.FAILED or migration.evicted_s is None:
+        return False
+    replacement = snapshot.pods.get(migration.replacement_uid)
+    if migration.replacement_node not in snapshot.nodes or (replacement and replacement.ready):
+        return False
+    ended_s = migration.created_s if migration.finished_s is None else migration.finished_s
+    return not migration.done(Step.READY) and now_s - ended_s < cooldown_s
+
+
+def _failed_move(migration: MigrationRecord, snapshot: Snapshot) -> StartFailure:
+    noted = migration.condition(Step.READY)
+    reason = noted.reason if noted is not None else NOT_READY
+    at_fault = reason in OF_THE_NODE or reason in CREATING
+    return StartFailure(
+        namespace=migration.namespace,
+        pod=f"{migration.namespace}/{migration.replacement_pod}",
+        reason=reason,
+        since_s=migration.evicted_s or migration.created_s,
+        runs_on=_sibling_on(migration, snapshot) if at_fault else None,
+    )
+
+
+def _sibling_on(migration: MigrationRecord, snapshot: Snapshot) -> NodeName | None:
+    """Return another node where a pod of the same controller is Ready."""
+    controller = migration.controller_id
+    siblings = snapshot.by_owner[controller].values() if controller is not None else ()
+    nodes = {pod.node for pod in siblings if pod.ready and not pod.terminating}
+    return min(nodes - {migration.replacement_node}, default=None)
+
+
+def _last_start_s(view: NodeView) -> float:
+    """Return when the pod came that came last of those which started."""
+    started = (_came_s(pod) for pod in view.pods.values() if pod.ready and not pod.mirror)
+    return max(started, default=0.0)
+
+
+def _came_s(pod: PodRecord) -> float:
+    return pod.created_s if pod.scheduled_s is None else pod.scheduled_s
+
+
+def _against(failures: Iterable[StartFailure]) -> list[StartFailure]:
+    """Return the failures that close a node; none if they may all be their pods' own fault."""
+    found = sorted(failures, key=lambda f: (f.runs_on is None, f.namespace, f.pod))
+    several = len({f.namespace for f in found}) > 1
+    return [f for f in found if several or f.runs_on is not None]
+
+
+def _too_common(blamed: Mapping[NodeName, Sequence[StartFailure]], nodes: int) -> frozenset[str]:
+    """Return the namespaces that alone would close more than half of the nodes."""
+    alone: dict[str, int] = defaultdict(int)
+    for failures in blamed.values():
+        namespaces = {f.namespace for f in failures}
+        if len(namespaces) == 1:
+            alone[namespaces.pop()] += 1
+    return frozenset(name for name, count in alone.items() if 2 * count > nodes)
+
+
+def _words(failures: Sequence[StartFailure]) -> Refusal:
+    """Name what closes the node: one failure that weighs for itself, or two namespaces'."""
+    first = failures[0]
+    shown = [first]
+    if first.runs_on is None:
+        shown += [f for f in failures if f.namespace != first.namespace][:1]
+    words = "pods do not start there: " + "; ".join(f.words for f in shown)
+    return Refusal(STARTS_NO_PODS, words, for_good=False)
