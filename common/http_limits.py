@@ -53,6 +53,11 @@ class Limits:
     """Between two requests; longer than Prometheus' usual interval of 60 s at most."""
 
     @property
+    def small(self) -> bool:
+        """Tell whether no request has a body worth speaking of."""
+        return self.body_bytes <= self.head_bytes
+
+    @property
     def message_bytes(self) -> int:
         """Everything that belongs to one request, with the framing of chunks and trailers."""
         return self.head_bytes + self.body_bytes + (self.body_bytes >> 4) + (64 << 10)
@@ -118,10 +123,13 @@ class PortState(ServerState):
         """Close the oldest idle connection if there are too many; tell whether one may come."""
         if len(self.connections) + self.opening < self.limits.connections:
             return True
-        idle = [each for each in self._ours() if each.may_go(now_s)]
-        if not idle:
+        idle = [each for each in self._ours() if each.idle]
+        # A client that has asked before goes last, also if the others have just come.
+        strangers = [each for each in idle if not each.has_asked]
+        settled = [each for each in strangers or idle if each.may_go(now_s)]
+        if not settled:
             return False
-        oldest = min(idle, key=LimitedProtocol.rank)
+        oldest = min(settled, key=lambda each: each.since_s)
         self.count(Excess.CROWDED)
         oldest.transport.abort()
         # The loop tells the protocol later; the place is free now.
@@ -161,24 +169,30 @@ class LimitedProtocol(HttpToolsProtocol):
         super().__init__(*args, **kwargs)
         self._limits = self.server_state.limits
         self._phase = _Phase.WAITING
-        self._since_s = self.loop.time()
+        self.since_s = self.loop.time()
         self._answered = 0
         self._in_head = True
         self._head_bytes = 0
         self._message_bytes = 0
         self._excess = Excess.SYNTAX
 
-    def may_go(self, now_s: float) -> bool:
-        """Tell whether no one would miss an answer if this connection were closed."""
-        return self._phase is not _Phase.ANSWERING and now_s - self._since_s > _SETTLED_S
+    @property
+    def idle(self) -> bool:
+        """Tell whether no answer is owed here."""
+        return self._phase is not _Phase.ANSWERING
 
-    def rank(self) -> tuple[bool, float]:
-        """Sort connections: who never finished a request goes first, then the oldest."""
-        return self._answered > 0, self._since_s
+    @property
+    def has_asked(self) -> bool:
+        """Tell whether a request of this connection was answered."""
+        return self._answered > 0
+
+    def may_go(self, now_s: float) -> bool:
+        """Tell whether it has been as it is for so long that nothing is on its way."""
+        return now_s - self.since_s > _SETTLED_S
 
     def check_time(self, now_s: float) -> None:
         """Close the connection if it has been in its present phase for too long."""
-        spent_s = now_s - self._since_s
+        spent_s = now_s - self.since_s
         if self._phase is _Phase.ANSWERING:
             if spent_s > self._limits.answer_s:
                 self._cut(Excess.SLOW_READER)
@@ -252,7 +266,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def _enter(self, phase: _Phase) -> None:
         self._phase = phase
-        self._since_s = self.loop.time()
+        self.since_s = self.loop.time()
 
     # Callbacks of the parser.
     def on_message_begin(self) -> None:

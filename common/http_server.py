@@ -96,6 +96,10 @@ class Acceptor:
 
     def start(self) -> None:
         """Listen."""
+        if self._state.limits.small:
+            # Accepted sockets have it too: less is read in vain from a client that never stops.
+            size = 2 * self._state.limits.head_bytes
+            self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
         self._listener.listen(_BACKLOG)
         self._resume()
         self._sweep()
