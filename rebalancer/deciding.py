@@ -13,7 +13,7 @@ seen broken, and the fit index. It works in one thread at a time and does no I/O
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +27,7 @@ from common.config import RebalancerConfiguration
 from common.fit import FitIndex, World
 from common.load import LoadView
 from common.observer import Belief
+from rebalancer.breaker import Breakers, Signs, histories_of
 from rebalancer.choosing import Chain, Objection, in_the_way
 from rebalancer.evictability import Context, Purpose, judge, past_of
 from rebalancer.goals import Empty
@@ -159,7 +160,7 @@ class Decider:
         look = Look(snapshot, load, config, now_s, World(snapshot, self._index))
         past = past_of(snapshot.migrations.values())
         context = Context.of(snapshot, config, now_s=now_s, past=past, load=load)
-        gates = _gates(context, self._not_judged)
+        gates = _gates(context, _breakers(context), self._not_judged)
         return Demand(
             look=look,
             assessment=self._assessor.assess(
@@ -189,8 +190,33 @@ def _where(error: Exception) -> str:
     return " ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in last)
 
 
-def _gates(context: Context, not_judged: Callable[[PodRecord, Exception], Refusal]) -> Judge:
-    """Return the gates, and one more: a pod has one Migration at a time. Each answers once."""
+def _breakers(context: Context) -> dict[Purpose, Breakers]:
+    """Return what is stopped in a part of the cluster; elsewhere moves are planned instead."""
+    snapshot, config = context.snapshot, context.config
+    known = tuple(snapshot.migrations.values())
+    found = {}
+    for purpose in Purpose:
+        signs = Signs(
+            snapshot=snapshot,
+            migrations=known,
+            purpose=purpose,
+            now_s=context.now_s,
+            resting=False,
+        )
+        found[purpose] = Breakers.of(histories_of(known, config, purpose), signs, config.breaker)
+    return {purpose: breakers for purpose, breakers in found.items() if not breakers.quiet}
+
+
+def _gates(
+    context: Context,
+    stopped: Mapping[Purpose, Breakers],
+    not_judged: Callable[[PodRecord, Exception], Refusal],
+) -> Judge:
+    """Return the gates, and two more; each answers once.
+
+    A pod has one Migration at a time, and none is planned while its namespace or its
+    workload is stopped.
+    """
     contexts = {purpose: context.meant_for(purpose) for purpose in Purpose}
     known = {m.pod_uid: m for m in context.snapshot.migrations.values()}
     answers: dict[tuple[PodUid, Purpose], tuple[Refusal, ...]] = {}
@@ -212,6 +238,8 @@ def _gates(context: Context, not_judged: Callable[[PodRecord, Exception], Refusa
             maintenance=purpose is Purpose.MAINTENANCE,
         )
         found = judge(pod, contexts[purpose])
+        if (breakers := stopped.get(purpose)) is not None:
+            found = (*found, *breakers.against_planning(pod, context.snapshot))
         return found if why is None else (why, *found)
 
     return asked

@@ -21,9 +21,10 @@ from common.cluster.records import PodRecord
 from common.cluster.snapshot import Snapshot
 from common.cluster.state import ClusterState
 from common.config import RebalancerConfiguration, load_settings_hash
+from common.contract import PRODUCT, PRODUCT_LABEL
 from common.metrics import Metrics
 from common.observer import Belief
-from rebalancer.breaker import CLOSED, BreakerState, History, Signs, alarmed, blocks, history_of
+from rebalancer.breaker import Breakers, BreakerState, Histories, Signs, blocks, histories_of
 from rebalancer.evictability import Context, Past, Purpose, judge, past_of, took_place
 from rebalancer.extenders import (
     ENOUGH_SHOWN,
@@ -42,7 +43,7 @@ from rebalancer.under_way import target_with
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
-_Kept = tuple[RebalancerConfiguration, list[MigrationRecord], History]
+_Kept = tuple[RebalancerConfiguration, list[MigrationRecord], Histories]
 
 
 def _knows_enough() -> bool:
@@ -79,6 +80,12 @@ class SteeringRules:
         self._histories: dict[Purpose, _Kept] = {}
         self._breaker_open = metrics.gauge(
             "breaker_open", "1 while moves are stopped, 0.5 while one may try.", ("purpose",)
+        )
+        self._stopped = metrics.gauge(
+            "namespaces_stopped", "Namespaces whose moves are stopped.", ("purpose",)
+        )
+        self._quarantined = metrics.gauge(
+            "workloads_quarantined", "Workloads that are not moved for a while.", ("purpose",)
         )
         self._limits = metrics.counter(
             "limits_total", "Migrations that had to wait or failed, by reason.", ("limit",)
@@ -157,9 +164,8 @@ class SteeringRules:
         )
 
     def breaker(self, purpose: Purpose) -> BreakerState:
-        """Return whether moves for a purpose may begin."""
-        snapshot = self._state.snapshot()
-        return self._breaker(purpose, snapshot, tuple(snapshot.migrations.values()))
+        """Return whether any moves for a purpose may begin."""
+        return self._breakers_now(purpose).shown(self._movable)
 
     def needs_the_past(self, migration: MigrationRecord) -> bool:
         """Tell whether a finished Migration must stay, because a breaker rests on it."""
@@ -167,21 +173,22 @@ class SteeringRules:
         if not took_place(migration):
             return False
         known = tuple(self._state.snapshot().migrations.values())
-        state = self._history(purpose, known).at(now_s)
-        if state is not CLOSED:
-            return state.rests_on_the_past(now_s)
-        config, others = self._config(), (m for m in known if m.uid != migration.uid)
-        guidance = config.require_extender
-        without = history_of(others, config.breaker, purpose, guidance=guidance)
-        return without.at(now_s) is not CLOSED
+        past = self._history(purpose, known)
+        if past.rest_on(migration, now_s):
+            return True
+        others = [m for m in known if m.uid != migration.uid]
+        closed = past.closed_for(migration, now_s)
+        return closed and not histories_of(others, self._config(), purpose).closed_for(
+            migration, now_s
+        )
 
-    def trying(self, migration: MigrationRecord) -> bool:
-        """Tell whether the move, if it begins now, tries for a breaker that is half-open."""
-        return self.breaker(purpose_of(migration)).half_open
+    def trying(self, migration: MigrationRecord) -> str:
+        """Return for what the move, if it begins now, tries; empty if no breaker is half-open."""
+        return self._breakers_now(purpose_of(migration)).trying(migration)
 
     def may_plan(self) -> Refusal | None:
         """Return why nothing at all may be moved for load now."""
-        config, state = self._config(), self.breaker(Purpose.LOAD)
+        config, state = self._config(), self._breakers_now(Purpose.LOAD).cluster()
         stopped = blocks(state, self._clock.now(), another=False)
         if stopped is not None or not config.require_extender:
             return stopped
@@ -201,10 +208,9 @@ class SteeringRules:
         if start.purpose is Purpose.LOAD and (unmeasured := without_metrics(self._belief())):
             yield unmeasured
         yield from judge(start.pod, self._context(start))
-        state = self._breaker(start.purpose, start.snapshot, start.others)
-        another = any(purpose_of(m) is start.purpose for m in start.ahead)
-        if stopped := blocks(state, start.now_s, another=another):
-            yield stopped
+        ahead = [m for m in start.ahead if purpose_of(m) is start.purpose]
+        breakers = self._breakers(start.purpose, start.snapshot, start.others)
+        yield from breakers.against(start.migration, ahead)
         if start.purpose is Purpose.LOAD and start.config.require_extender:
             unsteerable = unsteered(self._guidance(start.pod.shape.scheduler_name))
             if unsteerable is not None:
@@ -241,9 +247,13 @@ class SteeringRules:
             allow_sampling=self._config().allow_sampling,
         )
 
-    def _breaker(
+    def _breakers_now(self, purpose: Purpose) -> Breakers:
+        snapshot = self._state.snapshot()
+        return self._breakers(purpose, snapshot, tuple(snapshot.migrations.values()))
+
+    def _breakers(
         self, purpose: Purpose, snapshot: Snapshot, known: Sequence[MigrationRecord]
-    ) -> BreakerState:
+    ) -> Breakers:
         now_s = self._clock.now()
         signs = Signs(
             snapshot=snapshot,
@@ -252,27 +262,38 @@ class SteeringRules:
             now_s=now_s,
             resting=self._resting(),
         )
-        return alarmed(signs) or self._history(purpose, known).at(now_s)
+        return Breakers.of(self._history(purpose, known), signs, self._config().breaker)
 
-    def _history(self, purpose: Purpose, known: Sequence[MigrationRecord]) -> History:
+    def _history(self, purpose: Purpose, known: Sequence[MigrationRecord]) -> Histories:
         """Return what moves have come to; worked out anew only when another one has ended."""
         config, finished = self._config(), [m for m in known if not m.open]
         kept = self._histories.get(purpose)
         if kept is not None and kept[0] is config and kept[1] == finished:
             return kept[2]
-        guidance = config.require_extender
-        found = history_of(finished, config.breaker, purpose, guidance=guidance)
+        found = histories_of(finished, config, purpose)
         self._histories[purpose] = config, finished, found
         return found
 
     def _breaker_notes(self) -> Iterator[str]:
         for purpose in Purpose:
-            state = self.breaker(purpose)
+            breakers = self._breakers_now(purpose)
+            state, stopped = breakers.shown(self._movable), [*breakers.stopped_namespaces()]
             self._breaker_open.labels(purpose.value).set(1 if state.open else 0.5 * state.half_open)
-            if state.open:
-                yield f"Nothing is moved for {purpose}: {state.words}."
-            elif state.half_open:
-                yield f"One move at a time for {purpose}: {state.words}."
+            self._stopped.labels(purpose.value).set(len(stopped))
+            self._quarantined.labels(purpose.value).set(breakers.quarantined())
+            if state.open or state.half_open:
+                yield _stop_words(state, f"for {purpose}")
+                continue
+            for name, found in stopped:
+                yield _stop_words(found, f"for {purpose} in namespace {name}")
+
+    def _movable(self) -> Iterator[str]:
+        """Yield the namespaces with pods that a controller replaces, our own aside."""
+        snapshot, excluded = self._state.snapshot(), self._config().excluded_namespaces
+        for name in snapshot.by_namespace:
+            pods = snapshot.by_namespace[name].values()
+            if name not in excluded and any(map(_is_replaced, pods)):
+                yield name
 
     def _extender_notes(self) -> Iterator[str]:
         view, config = self._extenders.view(), self._config()
@@ -313,6 +334,16 @@ def without_metrics(belief: Belief | None) -> Refusal | None:
         return None
     words = "there are no metrics, and the configuration does not say usageSource: requests"
     return Refusal("NoMetrics", words, for_good=False)
+
+
+def _is_replaced(pod: PodRecord) -> bool:
+    owned = pod.owner is not None and pod.owner.kind != "DaemonSet" and not pod.mirror
+    return owned and pod.labels.get(PRODUCT_LABEL) != PRODUCT
+
+
+def _stop_words(state: BreakerState, what: str) -> str:
+    how = "Nothing is moved" if state.open else "One move at a time"
+    return f"{how} {what}: {state.words}."
 
 
 def _past(start: Start) -> Past:

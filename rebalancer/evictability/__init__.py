@@ -14,6 +14,7 @@ from common.cluster.records import PodRecord
 from rebalancer.evictability import life, owners, storage, timing, wishes, workloads
 from rebalancer.evictability.budgets import Budgets, Ledger
 from rebalancer.evictability.context import Context, Purpose
+from rebalancer.evictability.owners import group_words
 from rebalancer.evictability.past import NO_PAST, Past, lineage_of, past_of, took_place
 from rebalancer.evictability.wishes import OPT_OUTS
 from rebalancer.reasons import Refusal
@@ -30,6 +31,7 @@ __all__ = [
     "Ledger",
     "Past",
     "Purpose",
+    "group_words",
     "judge",
     "lineage_of",
     "past_of",

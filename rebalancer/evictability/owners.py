@@ -113,10 +113,15 @@ def replacement_not_gated(pod: PodRecord, context: Context) -> Refusal | None:
 
 
 def not_in_a_pod_group(pod: PodRecord, _: Context) -> Refusal | None:
+    words = group_words(pod)
+    return Refusal("PodGroup", words) if words else None
+
+
+def group_words(pod: PodRecord) -> str:
+    """Return what shows that a pod is placed together with others; empty if nothing does."""
     if pod.shape.pod_group:
-        words = f"it belongs to PodGroup {pod.shape.pod_group}, which is placed as a whole"
-        return Refusal("PodGroup", words)
+        return f"it belongs to PodGroup {pod.shape.pod_group}, which is placed as a whole"
     if GROUP_LABELS.isdisjoint(pod.labels) and GROUP_ANNOTATIONS.isdisjoint(pod.annotations):
-        return None
+        return ""
     keys = (GROUP_LABELS & pod.labels.keys()) | (GROUP_ANNOTATIONS & pod.annotations.keys())
-    return Refusal("PodGroup", f"{min(keys)} says that it is admitted or placed with others")
+    return f"{min(keys)} says that it is admitted or placed with others"

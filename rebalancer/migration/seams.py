@@ -44,8 +44,8 @@ class Steering(Protocol):
         """Tell whether an extender was asked about the pod before it was bound."""
         ...
 
-    def trying(self, migration: MigrationRecord) -> bool:
-        """Tell whether the move, if it begins now, tries whether moving is well again."""
+    def trying(self, migration: MigrationRecord) -> str:
+        """Return what is said of a move that tries whether moving is well again, else nothing."""
         ...
 
     def needs_the_past(self, migration: MigrationRecord) -> bool:

@@ -21,7 +21,6 @@ from common.config import RebalancerConfiguration
 from common.kube.errors import KubeError, NotFound
 from common.kube.resources import PODS
 from common.null_json import UNDECODABLE
-from rebalancer.breaker import TRYING
 from rebalancer.evictability import Purpose
 from rebalancer.extenders import Asked
 from rebalancer.limits import purpose_of
@@ -115,8 +114,8 @@ class Hands:
         refusal = self._why_not(scene, budget_refusal(scene))
         if refusal is not None:
             return _refused(refusal)
-        if self._steering.trying(scene.migration):
-            return Proceed(TRYING, "it tries whether moving is well again")
+        if trying := self._steering.trying(scene.migration):
+            return Proceed(trying, "it tries whether moving is well again")
         return Proceed("Allowed", "limits, gates and budgets allow it")
 
     async def mark(self, scene: Scene) -> Verdict:

@@ -5,20 +5,27 @@ free since; moving another pod there for the sake of load would make it wait on.
 is no target of load moves while a pod that is unschedulable, has no scheduling gate and is
 nominated to no other node would fit there as the cluster is now. A pod that was only just
 created does not count: it is bound in a moment, and what is planned is validated again.
+
+Nor does a pod count that waits for something else than room, which a tenant can let it do
+for ever: one of a scheduler that we do not guide, one that is placed only together with
+others, and one that claims devices, of which we do not know who has them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Container, Iterable
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from common.cluster.records import NodeName, PodRecord
+from common.cluster.records import ControllerId, NodeName, OwnerUid, PodRecord
 from common.fit import Candidate, World
+from rebalancer.evictability import group_words
 
 KINDS: Final = 64
-"""Kinds of waiting pods that are tried on all nodes, those that wait in numbers first."""
+"""Kinds of waiting pods that are tried on all nodes: of each namespace in turn, those that
+wait in numbers first."""
 
 
 class Claims(NamedTuple):
@@ -28,9 +35,13 @@ class Claims(NamedTuple):
     untried: int = 0
 
 
-def claims(world: World) -> Claims:
-    """Return the nodes that pending pods could use now, each with one such pod."""
-    waiting = [pod for pod in world.snapshot.pending.values() if _waits(pod)]
+def claims(world: World, schedulers: Container[str]) -> Claims:
+    """Return the nodes that pending pods could use now, each with one such pod.
+
+    `schedulers` are those that take part: whether another one would find a node for a pod
+    is not for us to say.
+    """
+    waiting = [pod for pod in world.snapshot.pending.values() if _waits(pod, schedulers)]
     if not waiting:
         return Claims({})
     kinds = _kinds(waiting, _most_free(world))
@@ -44,21 +55,34 @@ def claims(world: World) -> Claims:
     return Claims(found, max(0, len(kinds) - KINDS))
 
 
-def _waits(pod: PodRecord) -> bool:
-    return pod.unschedulable and not pod.shape.gates and not pod.nominated_node
+def _waits(pod: PodRecord, schedulers: Container[str]) -> bool:
+    if not pod.unschedulable or pod.shape.gates or pod.nominated_node:
+        return False
+    elsewhere = pod.shape.scheduler_name not in schedulers or pod.shape.resource_claims
+    return not elsewhere and not group_words(pod)
 
 
 def _kinds(waiting: Iterable[PodRecord], free: tuple[int, int]) -> list[PodRecord]:
-    """Return one pod of each controller that could fit anywhere, the most numerous first."""
-    first: dict[str, PodRecord] = {}
-    many: dict[str, int] = {}
+    """Return one pod of each controller that could fit anywhere.
+
+    The most numerous of each namespace come first, then the second of each, and so on: one
+    tenant with many kinds of pods does not keep those of others from being tried.
+    """
+    first: dict[ControllerId, PodRecord] = {}
+    many: Counter[ControllerId] = Counter()
     for pod in sorted(waiting, key=lambda pod: pod.uid):
         if pod.requests.cpu_milli > free[0] or pod.requests.mem_bytes > free[1]:
             continue
-        kind = pod.owner.uid if pod.owner is not None else pod.uid
+        kind = pod.controller_id or ControllerId(pod.namespace, "", OwnerUid(pod.uid))
         first.setdefault(kind, pod)
-        many[kind] = many.get(kind, 0) + 1
-    return [first[kind] for kind in sorted(first, key=lambda kind: (-many[kind], kind))]
+        many[kind] += 1
+    turns: Counter[str] = Counter()
+    ranks: dict[ControllerId, int] = {}
+    ordered = sorted(first, key=lambda kind: (-many[kind], kind))
+    for kind in ordered:
+        ranks[kind] = turns[kind.namespace]
+        turns[kind.namespace] += 1
+    return [first[kind] for kind in sorted(ordered, key=lambda kind: ranks[kind])]
 
 
 def _most_free(world: World) -> tuple[int, int]:

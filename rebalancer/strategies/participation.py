@@ -174,7 +174,7 @@ RULES: tuple[Rule, ...] = (
 
 def participation(look: Look, evictable: Evictable) -> Participation:
     """Return who takes part in what; `evictable` tells whether a pod may be moved for load."""
-    found = claims(look.world)
+    found = claims(look.world, look.config.scheduler_names)
     config = look.config
     failing = start_failures(
         look.snapshot, now_s=look.now_s, cooldown_s=config.node_cooldown.seconds

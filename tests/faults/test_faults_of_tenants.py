@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from common.kube.resources import PODS
+from common.kube.timestamps import micro_time
 from simulator import build
-from simulator.api import Json
+from simulator.api import Json, is_ready
+from simulator.api.deletion import DeleteOptions
+from simulator.faults import SlowStarts
 from tests.support.closed_loop import Loop, closed_loop
+from tests.support.loop_programs import figure
 
 TENANT = "tenant"
 
@@ -43,3 +48,51 @@ async def test_a_forged_owner_neither_fills_an_intent_nor_passes_for_the_replace
     assert status["replacement"]["uid"] == replaced["metadata"]["uid"]
     assert replaced["spec"]["nodeName"] == target
     assert len(loop.witness.evicted) == 1
+
+
+async def test_moves_that_go_wrong_in_one_namespace_stop_no_other_also_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    settings: dict[str, Any] = {"breaker": {"minimum": 2}, "workloadCooldown": "0s"}
+    theirs = [build.deployment(app, 4, namespace=TENANT) for app in ("bad", "worse", "idle")]
+    async with closed_loop(
+        tmp_path, build.namespace(TENANT), *theirs, build.deployment("web", 4)
+    ) as loop:
+        async with loop.rebalancer(**settings):
+            pods = [(await loop.until_ready(app, 4)) for app in ("bad", "worse")]
+            slow = loop.cluster.faults.inject(SlowStarts(node="node-2", factor=1_000.0))
+            first = [next(pod for pod in found if not _on(pod, "node-2")) for found in pods]
+            deadline = micro_time(loop.clock.now() + 40.0)
+            names = [loop.plan(pod, "node-2", deadline=deadline) for pod in first]
+            wrong = await loop.until_ended(*names)
+            assert all("evictedAt" in status for status in wrong)
+            assert loop.outcomes() == ["DeadlineExceeded"] * 2
+        loop.cluster.faults.withdraw(slow)
+        for pod in (pod for pod in loop.on("node-2") if not is_ready(pod)):
+            name, now = pod["metadata"]["name"], DeleteOptions(grace_s=0)
+            loop.store.delete(PODS, name, namespace=TENANT, options=now)
+        async with loop.rebalancer(**settings) as health:
+            for app in ("bad", "worse", "idle"):
+                await loop.until_ready(app, 4)
+            stopped = loop.plan(_movable(loop, "idle"), "node-2", **_soon(loop))
+            quarantined = loop.plan(_movable(loop, "bad"), "node-2", **_soon(loop))
+            await loop.until_says(stopped, "BudgetChecked", "BreakerOpen")
+            await loop.until_says(quarantined, "BudgetChecked", "BreakerOpen")
+            [status] = await loop.until_ended(loop.plan(_movable(loop, "web"), "node-2"))
+            assert await figure(health, "breaker_open", purpose="load") == 0
+            assert await figure(health, "namespaces_stopped", purpose="load") == 1
+            assert await figure(health, "workloads_quarantined", purpose="load") == 2
+    assert status["outcome"] == "AsPlanned"
+    assert len(loop.witness.evicted) == 3
+
+
+def _on(pod: Json, node: str) -> bool:
+    return bool(pod["spec"].get("nodeName") == node)
+
+
+def _movable(loop: Loop, app: str) -> Json:
+    return next(pod for pod in loop.ready(app) if not _on(pod, "node-2"))
+
+
+def _soon(loop: Loop) -> Json:
+    return {"deadline": micro_time(loop.clock.now() + 60.0)}

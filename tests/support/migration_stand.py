@@ -27,6 +27,7 @@ from common.kube.reflector import ReflectorSettings
 from common.kube.resources import EVENTS, MIGRATIONS, NODES, PODS
 from common.kube.timestamps import micro_time, parse_time
 from common.metrics import Metrics
+from rebalancer.breaker import TRYING
 from rebalancer.extenders import Asked
 from rebalancer.migration import (
     ControllerSettings,
@@ -96,8 +97,8 @@ class OpenSteering:
     def asked(self, replacement: PodRecord, bound_s: float) -> Asked:
         return self.evidence
 
-    def trying(self, migration: MigrationRecord) -> bool:
-        return self.tries
+    def trying(self, migration: MigrationRecord) -> str:
+        return TRYING if self.tries else ""
 
     def needs_the_past(self, migration: MigrationRecord) -> bool:
         self.remembered.append(migration.name)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from common.cluster.migrations import ControllerRef, MigrationStatus, PodRef
 from common.config import RebalancerConfiguration
 from common.kube.leader import ElectionSettings, Elector
 from common.metrics import Metrics
@@ -25,6 +26,7 @@ from simulator import build
 from tests.support.clock import FakeClock
 from tests.support.daemon_parts import Stage
 from tests.support.lease_api import DirectClient, MemoryApi
+from tests.support.migrations import migration, spec_of
 from tests.support.planner_world import PlannerWorld
 from tests.support.wire import wire_node
 
@@ -552,3 +554,31 @@ async def test_losing_the_lead_ends_the_cycle_and_everything_beside_it() -> None
         while not task.done():
             await stage.clock.advance(1)
         await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_quarantined_workload_is_not_planned_for_and_another_one_is() -> None:
+    stage = hot(workloadCooldown="0s")
+    snapshot = stage.world.state.snapshot()
+    pod = snapshot.pods_by_name["default/big"]
+    owner, top = pod.owner, snapshot.top_owner(pod)
+    assert owner is not None
+    assert top is not None
+    now = datetime.fromtimestamp(stage.clock.now() - 60, UTC)
+    failed = migration(
+        spec_of(
+            pod=PodRef(namespace="default", name="big-0", uid="gone"),
+            controller=ControllerRef(kind=owner.kind, name=owner.name, uid=owner.uid),
+            workload=ControllerRef(kind=top.kind, name=top.name, uid=top.uid),
+        ),
+        created=now,
+        status=MigrationStatus(phase="Failed", evicted_at=now, finished_at=now),
+    )
+    stage.world.state.migrations.upsert(failed)
+    async with stage.running():
+        await stage.advance(14)
+        stage.measure()
+        await stage.advance(1)
+        assert stage.begun == ["rest to low"]
+        assert stage.daemon.plan is not None
+        reasons = {r.pod: [why.name for why in r.reasons] for r in stage.daemon.plan.refused}
+    assert reasons["default/big"] == ["WorkloadQuarantined"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -18,11 +19,18 @@ from rebalancer.breaker import (
     CLOSED,
     LONGEST_S,
     TRYING,
+    TRYING_NAMESPACE,
+    TRYING_WORKLOAD,
+    Breakers,
     BreakerState,
+    Histories,
     Signs,
     alarmed,
     blocks,
     breaker_of,
+    history_of,
+    quarantine,
+    workload_of,
 )
 from rebalancer.evictability import Purpose
 from simulator import build
@@ -46,6 +54,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "u": {"phase": "Completed", "outcome": "Unguided", "evicted": 0},
     "n": {"phase": "Completed", "outcome": "NotReplaced", "evicted": 0},
     "e": {"phase": "Failed"},
+    "m": {"phase": "Completed", "outcome": "Elsewhere", "evicted": 0},
 }
 
 
@@ -190,21 +199,47 @@ def test_what_the_state_means_for_a_move(
     assert found is None or not found.for_good
 
 
-def world(count: int, *, moved: dict[str, Any] | None = None, why: str = "") -> Signs:
-    """Return a cluster where pods of Deployment `api`, which was moved, find no node."""
+APPS = ("api", "web")
+
+
+def world(
+    count: int,
+    *,
+    moved: dict[str, Any] | None = None,
+    moves: int = 3,
+    why: str = "",
+    made_s: float = 400,
+    apps: tuple[str, ...] = APPS,
+) -> Signs:
+    """Return a cluster where so many pods of each moved Deployment find no node.
+
+    Each Deployment has a namespace of its own name; its pods were made so long ago.
+    """
     found = SteeringWorld({})
-    above = build.deployment("api", 3, labels={"app": "api"})
-    below = build.replica_set("api-1", 3, labels={"app": "api"})
-    references = [owner_reference(above)]
-    found.state.deployments.upsert(wire(Deployment, stamped(above)))
-    found.state.replica_sets.upsert(wire(ReplicaSet, stamped(below, ownerReferences=references)))
-    workload = stamped(above)["metadata"]["uid"]
-    found.add({"pod": "api-0", "workload": workload, **KINDS["g"], **(moved or {"evicted": 500})})
-    condition = {"type": "PodScheduled", "status": "False", "reason": why or "Unschedulable"}
-    for number in range(count):
-        stuck = build.pod(f"api-{number}", labels={"app": "api"})
-        pod = wire_pod(stuck, owner=below, status={"conditions": [condition]})
-        found.state.pods.upsert(pod)
+    for app in apps:
+        above = build.deployment(app, 3, namespace=app)
+        below = build.replica_set(f"{app}-1", 3, namespace=app)
+        references = [owner_reference(above)]
+        found.state.deployments.upsert(wire(Deployment, stamped(above)))
+        found.state.replica_sets.upsert(
+            wire(ReplicaSet, stamped(below, ownerReferences=references))
+        )
+        workload = stamped(above)["metadata"]["uid"]
+        given = {
+            "workload": workload,
+            "namespace": app,
+            **KINDS["g"],
+            **(moved or {"evicted": 500}),
+        }
+        for number in range(moves):
+            found.add({"pod": f"{app}-{number}", **given})
+        condition = {"type": "PodScheduled", "status": "False", "reason": why or "Unschedulable"}
+        made = datetime.fromtimestamp(BASE_S - made_s, UTC).isoformat()
+        for number in range(count):
+            stuck = build.pod(f"{app}-{number}", namespace=app)
+            status = {"conditions": [condition]}
+            pod = wire_pod(stuck, owner=below, status=status, creationTimestamp=made)
+            found.state.pods.upsert(pod)
     snapshot = found.state.snapshot()
     return Signs(
         snapshot=snapshot,
@@ -215,10 +250,25 @@ def world(count: int, *, moved: dict[str, Any] | None = None, why: str = "") -> 
     )
 
 
+def breakers(signs: Signs) -> Breakers:
+    return Breakers.of(Histories(), signs, Breaker())
+
+
+STRANDED = "{} pods of workloads that were moved in the last 10 minutes find no node"
+
+
 def test_too_many_stranded_pods_of_moved_workloads_open_it() -> None:
-    state = alarmed(world(3))
-    words = "3 pods of workloads that were moved in the last 10 minutes find no node"
-    assert state == BreakerState(open=True, words=words)
+    assert alarmed(world(3)) == BreakerState(open=True, words=STRANDED.format(6))
+
+
+def test_stranded_pods_of_one_namespace_stop_that_namespace_alone() -> None:
+    found = breakers(world(3, apps=("api",)))
+    assert found.cluster() is CLOSED
+    assert found.shown(lambda: ["api"]) == found.namespace("api"), "there is nothing else"
+    assert found.shown(lambda: ["api", "web"]) is CLOSED
+    assert found.namespace("api") == BreakerState(open=True, words=STRANDED.format(3))
+    assert found.namespace("web") is CLOSED
+    assert [name for name, _ in found.stopped_namespaces()] == ["api"]
 
 
 @pytest.mark.parametrize(
@@ -230,15 +280,27 @@ def test_too_many_stranded_pods_of_moved_workloads_open_it() -> None:
         world(3, why="SchedulerError"),
         replace(world(3), purpose=Purpose.MAINTENANCE),
         world(3, moved={"evicted": 5, "workload": "another"}),
+        world(9, made_s=501.5),
+        world(9, moves=2),
     ],
-    ids=["few", "long-ago", "not-moved", "not-tried", "other-purpose", "other-workload"],
+    ids=[
+        "few",
+        "long-ago",
+        "not-moved",
+        "not-tried",
+        "other-purpose",
+        "other-workload",
+        "older-than-the-moves",
+        "more-than-were-moved",
+    ],
 )
 def test_stranded_pods_that_say_nothing(quiet: Signs) -> None:
     assert alarmed(quiet) is None
+    assert not list(breakers(quiet).stopped_namespaces())
 
 
 def test_stranded_pods_of_an_emptied_node_open_the_breaker_of_maintenance() -> None:
-    found = world(3, moved={"evicted": 5, **MAINTENANCE})
+    found = world(3, moved={"evicted": 500, **MAINTENANCE})
     assert alarmed(replace(found, purpose=Purpose.MAINTENANCE)) is not None
     assert alarmed(found) is None
 
@@ -254,9 +316,9 @@ def test_every_alarm_has_its_say() -> None:
     assert all(alarm(both) for alarm in ALARMS)
 
 
-def tried(found: MigrationRecord) -> MigrationRecord:
+def tried(found: MigrationRecord, reason: str = TRYING) -> MigrationRecord:
     trying = MigrationCondition(
-        type="BudgetChecked", status="True", reason=TRYING, last_transition_time=NOW
+        type="BudgetChecked", status="True", reason=reason, last_transition_time=NOW
     )
     return replace(found, conditions=(trying,))
 
@@ -272,3 +334,183 @@ def test_a_good_try_ends_what_came_before_also_if_that_is_forgotten() -> None:
 def test_a_bad_try_opens_it_also_if_what_came_before_is_forgotten() -> None:
     alone = [tried(finished("b", 5, 20))]
     assert breaker_of(alone, Breaker(), BASE_S + 21 * MINUTE_S, Purpose.LOAD).open
+
+
+def moves_of(*told: str) -> list[MigrationRecord]:
+    """Return moves a minute apart: kind, namespace and workload, such as `b shop web`."""
+    found = []
+    for minute, each in enumerate(told):
+        kind, namespace, workload = each.split()
+        other = {"namespace": namespace, "controller": workload, "workload": f"d-{workload}"}
+        found.append(finished(kind, minute, minute, **other))
+    return found
+
+
+def states(
+    moves: list[MigrationRecord], minute: float | None = None, **settings: Any
+) -> dict[str, BreakerState]:
+    """Return what is not closed, by namespace, namespace/workload or as `all`."""
+    now_s = BASE_S + (len(moves) if minute is None else minute) * MINUTE_S
+    past = history_of(moves, Breaker.model_validate(settings), Purpose.LOAD)
+    found = {"all": past.cluster.at(now_s)}
+    found |= {name: history.at(now_s) for name, history in past.namespaces.items()}
+    for move in moves:
+        name = f"{move.namespace}/{move.controller_uid}"
+        found[name] = past.workload(workload_of(move)).at(now_s)
+    return {name: state for name, state in found.items() if state is not CLOSED}
+
+
+def test_a_move_that_goes_wrong_quarantines_its_workload_and_stops_nobody_else() -> None:
+    found = states(moves_of("f shop web", "g shop api"))
+    assert set(found) == {"shop/web"}
+    assert found["shop/web"].open
+    refusal = quarantine(found["shop/web"], BASE_S + 2 * MINUTE_S, another=False)
+    assert refusal is not None
+    assert refusal.name == "WorkloadQuarantined"
+    assert refusal.words == (
+        "its workload is not moved: the move of shop/p0 went wrong; one may try in 480s"
+    )
+
+
+def test_a_workload_has_one_vote_however_many_of_its_moves_go_wrong() -> None:
+    moves = moves_of("g shop a", "g shop b", "g shop c", "g shop d", *["b shop web"] * 20)
+    assert set(states(moves)) == {"shop/web"}
+
+
+def test_the_latest_move_of_a_workload_is_its_vote() -> None:
+    good_again = tried(moves_of(*["g shop a"] * 9, "g shop web")[-1], TRYING_WORKLOAD)
+    bad = moves_of("b shop web", "g shop a", "g shop b", "g shop c")
+    more = finished("b", 20, 20, namespace="shop", controller="d", workload="d-d")
+    assert "shop" in states([*bad, more], 21)
+    assert "shop" not in states([*bad, good_again, more], 21)
+
+
+def test_a_namespace_stops_itself_and_no_other() -> None:
+    moves = moves_of(*(f"b thief w{n}" for n in range(30)), *(f"g shop w{n}" for n in range(3)))
+    found = states(moves, 30)
+    assert found["thief"].open
+    assert "all" not in found
+    assert "shop" not in found
+    past = history_of(moves, Breaker(), Purpose.LOAD)
+    assert past.at(BASE_S + 30 * MINUTE_S) is CLOSED, "something may move"
+
+
+def test_a_namespace_stops_no_other_by_what_went_wrong_there_by_chance() -> None:
+    """One bad vote of the other is not enough, however many bad ones are added."""
+    honest = [*(f"g shop w{n}" for n in range(3)), "b shop w4"]
+    moves = moves_of(*honest, *(f"b thief w{n}" for n in range(16)))
+    assert "all" not in states(moves)
+
+
+def test_what_goes_wrong_everywhere_stops_everything() -> None:
+    found = states(moves_of("b a w", "b b w", "g c w", "g d w", "b e w"))
+    assert found["all"].open
+    assert found["all"].words == "3 of the last 5 moves went wrong, in several namespaces"
+    refusal = blocks(found["all"], BASE_S + 5 * MINUTE_S, another=False)
+    assert refusal is not None
+    assert refusal.words.startswith("nothing is moved: 3 of the last 5")
+
+
+def test_too_few_moves_stop_nothing_but_their_own_workloads() -> None:
+    assert set(states(moves_of("f a w", "f b w", "f c w", "f d w"))) == {
+        "a/w",
+        "b/w",
+        "c/w",
+        "d/w",
+    }
+
+
+def test_an_unguided_move_stops_its_namespace_and_one_elsewhere_stops_all() -> None:
+    assert set(states(moves_of("u thief w"))) == {"thief", "thief/w"}
+    many = moves_of(*(f"u thief w{n}" for n in range(9)))
+    assert "all" not in states(many)
+    assert states(moves_of("u thief w", "u shop w"))["all"].open
+
+
+def test_a_miss_is_chance_and_a_second_one_of_the_workload_is_bad() -> None:
+    assert not states(moves_of("m shop web"))
+    assert not states(moves_of("m shop web", "g shop web", "m shop web"))
+    found = states(moves_of("m shop web", "m shop web"))
+    assert found["shop/web"].words == (
+        "its last two replacements, that of shop/p1 too, came to other nodes than planned"
+    )
+
+
+def test_coming_back_to_the_source_twice_quarantines_a_workload() -> None:
+    assert not states(moves_of("b shop web"))
+    assert not states(moves_of("b shop web", "g shop web", "b shop web"))
+    for twice in (("b", "b"), ("b", "m"), ("m", "b")):
+        assert set(states(moves_of(*(f"{kind} shop web" for kind in twice)))) == {"shop/web"}
+
+
+def test_misses_of_several_workloads_are_bad_votes() -> None:
+    assert not states(moves_of("g shop a", "g shop b", "g shop c", "g shop d", "m shop e"))
+    assert "shop" in states(moves_of("g shop a", "g shop b", "g shop c", "m shop d", "m shop e"))
+
+
+@pytest.mark.parametrize("without", [{"guidance": False}, {"misses": False}])
+def test_misses_count_only_where_targets_are_to_be_reached(without: dict[str, bool]) -> None:
+    moves = moves_of(*["m shop web"] * 9)
+    past = history_of(moves, Breaker(), Purpose.LOAD, **without)
+    assert past.workload(workload_of(moves[0])).until_s is None
+
+
+def test_a_bad_try_of_one_namespace_stops_it_and_lets_another_one_try() -> None:
+    opened = moves_of("b a w", "b b w", "b c w", "b d w", "b e w")
+    thief = finished("b", 20, 20, namespace="thief", controller="x", workload="d-x")
+    other = finished("b", 21, 21, namespace="other", controller="x", workload="d-x")
+    found = states([*opened, tried(thief)], 20.5)
+    assert found["all"].half_open, "the next one may try"
+    assert found["thief"].open
+    again = finished("b", 22, 22, namespace="thief", controller="y", workload="d-y")
+    assert states([*opened, tried(thief), tried(again)], 22.5)["all"].half_open
+    found = states([*opened, tried(thief), tried(other)], 21.5)
+    assert found["all"].open
+    assert found["all"].until_s == BASE_S + 41 * MINUTE_S
+
+
+def test_a_try_for_a_workload_or_a_namespace_decides_nothing_for_others() -> None:
+    opened = moves_of("f a w", "f b w", "f c w", "f d w", "f e w")
+    for reason in (TRYING_WORKLOAD, TRYING_NAMESPACE):
+        good = tried(finished("g", 9, 8, namespace="a", controller="w", workload="d-w"), reason)
+        found = states([*opened, good], 8.5)
+        assert found["all"].open
+        assert "a/w" not in found
+
+
+def test_what_a_move_tries_for_is_the_widest_that_is_half_open() -> None:
+    moves = moves_of("f a w", "f b w", "f c w", "f d w", "f e w")
+    past = history_of(moves, Breaker(), Purpose.LOAD)
+
+    def trying(minute: float, move: MigrationRecord) -> str:
+        now_s = BASE_S + minute * MINUTE_S
+        return Breakers(past=past, now_s=now_s, try_s=600.0).trying(move)
+
+    fresh = record_of({"pod": "x", "namespace": "f", "controller": "x", "workload": "d-x"})
+    assert trying(13.5, fresh) == ""
+    assert trying(13.5, moves[0]) == TRYING_WORKLOAD
+    assert trying(14, fresh) == TRYING
+    bad = history_of(moves_of("u a w"), Breaker(), Purpose.LOAD)
+    near = record_of({"pod": "x", "namespace": "a", "controller": "x", "workload": "d-x"})
+    now_s = BASE_S + 10 * MINUTE_S
+    assert Breakers(past=bad, now_s=now_s, try_s=600.0).trying(near) == TRYING_NAMESPACE
+
+
+def test_a_try_that_takes_long_keeps_others_from_trying_for_a_while_only() -> None:
+    moves = moves_of("b a w", "b b w", "b c w", "b d w", "b e w")
+    past = history_of(moves, Breaker(), Purpose.LOAD)
+    mine = record_of({"pod": "x", "namespace": "f", "controller": "x", "workload": "d-x"})
+    slow = record_of({"pod": "y", "namespace": "thief", "phase": "InProgress", "created": 0})
+    for minute, refused in ((14, ["BreakerHalfOpen"]), (23.9, ["BreakerHalfOpen"]), (24, [])):
+        now_s = BASE_S + minute * MINUTE_S
+        began = replace(slow, created_s=BASE_S + 14 * MINUTE_S)
+        found = Breakers(past=past, now_s=now_s, try_s=600.0).against(mine, [began])
+        assert [refusal.name for refusal in found] == refused
+
+
+@given(st.lists(st.tuples(st.sampled_from("gbfum"), st.integers(0, 9)), max_size=60))
+def test_no_moves_of_one_namespace_ever_stop_others(steps: list[tuple[str, int]]) -> None:
+    moves = moves_of(*(f"{kind} thief w{number}" for kind, number in steps), "g shop web")
+    for minute in range(0, len(moves) + 1, 7):
+        found = states(moves, minute)
+        assert {name.partition("/")[0] for name in found} <= {"thief"}

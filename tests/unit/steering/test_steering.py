@@ -310,6 +310,39 @@ async def test_finished_moves_stay_while_the_others_alone_would_stop_moving() ->
         assert world.rules.breaker(Purpose.LOAD) is CLOSED
 
 
+ENDED = {"evicted": 90, "phase": "Completed", "finished": 30, "created": 100}
+
+
+def test_moves_of_another_namespace_that_go_wrong_stop_nothing_here() -> None:
+    world = SteeredWorld({})
+    for number in range(9):
+        outcome = "Unguided" if number % 2 else "BackOnSource"
+        world.add({"pod": f"x{number}", "namespace": "thief", "outcome": outcome, **ENDED})
+    assert world.asked() is None
+    assert world.rules.may_plan() is None
+    assert world.metric("breaker_open", purpose="load") is None
+    assert world.rules.notes() == (
+        "Nothing is moved for load in namespace thief: the replacement of thief/x1 was placed "
+        "without asking an extender.",
+    )
+    assert world.metric("breaker_open", purpose="load") == 0.0
+    assert world.metric("namespaces_stopped", purpose="load") == 1.0
+    assert world.metric("workloads_quarantined", purpose="load") == 4.0
+
+
+def test_a_workload_whose_move_went_wrong_is_quarantined_and_stays_so_after_a_restart() -> None:
+    world = SteeredWorld({"config": {"workloadCooldown": "0s"}})
+    mine = {"same": True, **ENDED, "phase": "Failed"}
+    bad = world.add(world._told({"pod": "x", **mine}))
+    for _ in range(2):
+        assert world.asked() == "WorkloadQuarantined"
+        assert world.rules.needs_the_past(bad)
+        world.rules = SteeringRules(
+            world.state, lambda: world.config, clock=world.clock, metrics=Metrics("again")
+        )
+        world.renew("a", {})
+
+
 def _twin(world: SteeredWorld) -> MigrationRecord:
     """Return a second Migration, of a bare pod on another node."""
     world.config = RebalancerConfiguration.model_validate({"barePods": "replace"})

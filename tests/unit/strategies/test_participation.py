@@ -9,6 +9,7 @@ from rebalancer.strategies import Participation, Refused, participation
 from tests.support.strategy_scenes import Case, Scene, evictable, load_cases, scene_of
 
 ROLES = ("source", "target", "refuge", "spread")
+NOWHERE = {"nodeSelector": {"disk": "none"}}
 
 
 def refused(parts: Participation, role: str) -> Refused:
@@ -68,6 +69,18 @@ def test_kinds_of_pending_pods_that_were_not_tried_are_told_of() -> None:
     parts = participation(Scene({"n1": {}}, pods).look(), evictable)
 
     assert any("2 more kinds of pending pods" in note for note in parts.notes)
+
+
+def test_a_namespace_with_many_kinds_of_pending_pods_does_not_crowd_out_others() -> None:
+    greedy: dict[str, dict[str, object]] = {
+        f"late-{i}": {"unschedulable": True, "namespace": "greedy", "spec": NOWHERE}
+        for i in range(200)
+    }
+    parts = participation(
+        Scene({"n1": {}}, {**greedy, "zz": {"unschedulable": True}}).look(), evictable
+    )
+
+    assert set(parts.targets_refused) == {"n1"}
 
 
 def test_replicas_that_wait_are_one_kind() -> None:
