@@ -36,10 +36,18 @@ from common.load import (
     LoadBook,
     LoadSettings,
     LoadView,
+    why_no_nodes,
     why_no_pods,
 )
 from common.metrics import Metrics
-from common.usage import MEASURED, SourceChoice, SourceKind, UsageError, UsageSource
+from common.usage import (
+    MEASURED,
+    NOTHING_MEASURED,
+    SourceChoice,
+    SourceKind,
+    UsageError,
+    UsageSource,
+)
 from common.usage.auto import choose_source, open_source
 from common.usage.prometheus import PrometheusSettings, Queries
 
@@ -213,6 +221,8 @@ class Observer:
         try:
             sample = await source.sample()
             snapshot, now_s = self.reader.state.snapshot(), self._clock.now()
+            if sample is not NOTHING_MEASURED and (none := why_no_nodes(sample, snapshot)):
+                raise UsageError(f"{source.name}: {none}")
             await self._in_turn(book.observe, sample, snapshot, now_s, self._breathe)
         except UsageError as error:
             self._failed(error)

@@ -40,11 +40,16 @@ OF_THE_NODE: Final = frozenset(
         "ConfigPodSandboxError",
         "CreateContainerError",
         "RunContainerError",
+        "UnexpectedAdmissionError",
+        "NodeShutdown",
     }
 )
-"""Reasons for which a node can be at fault: pkg/kubelet/images/types.go, container/sync_result.go
-and kuberuntime/kuberuntime_container.go. What only a pod's own spec or program can bring about,
-as CreateContainerConfigError, InvalidImageName and CrashLoopBackOff, says nothing about a node."""
+"""Reasons for which a node can be at fault: pkg/kubelet/images/types.go, container/sync_result.go,
+kuberuntime/kuberuntime_container.go, lifecycle/predicate.go and nodeshutdown. What only a pod's own
+spec or program can bring about, as CreateContainerConfigError, InvalidImageName and
+CrashLoopBackOff, says nothing about a node."""
+NOT_STARTED: Final = frozenset({"DeadlineExceeded", "ReplacementLost"})
+"""How a move fails whose replacement was on a node; a move that was called off proves nothing."""
 STUCK_S: Final = 300.0
 """Containers that are being created for so long are stuck: a network, a volume, a runtime."""
 
@@ -216,6 +221,8 @@ def _counts(
 ) -> bool:
     """Tell whether a move failed lately because its replacement did not start in time."""
     if migration.phase != Phase.FAILED or migration.evicted_s is None:
+        return False
+    if migration.message.partition(":")[0] not in NOT_STARTED:
         return False
     replacement = snapshot.pods.get(migration.replacement_uid)
     if migration.replacement_node not in snapshot.nodes or (replacement and replacement.ready):

@@ -6,7 +6,7 @@ what it believes at one moment, `Observations` counts how long a goal has been b
 
 from common.contract import Unknown
 from common.load.book import NO_PREDECESSORS, LoadBook
-from common.load.freshness import why_no_pods
+from common.load.freshness import why_no_nodes, why_no_pods
 from common.load.observations import Observations
 from common.load.settings import EstimateSettings, LoadSettings
 from common.load.values import Basis, Change, Difference, Load, NodeLoad, PodLoad
@@ -26,5 +26,6 @@ __all__ = [
     "Observations",
     "PodLoad",
     "Unknown",
+    "why_no_nodes",
     "why_no_pods",
 ]

@@ -117,6 +117,15 @@ def uses_until_s(pod: PodRecord) -> float:
     return since_s + STARTING_S
 
 
+def why_no_nodes(sample: Sample, snapshot: Snapshot) -> str | None:
+    """Say that a round without a single node cannot be true; None where it can.
+
+    A metrics-server that has just started answers so, and a Prometheus that scrapes nothing.
+    """
+    ready = sum(view.node.ready for view in snapshot.nodes.values())
+    return None if sample.nodes or not ready else f"no sample of any of {ready} Ready nodes"
+
+
 def why_no_pods(sample: Sample, snapshot: Snapshot, now_s: float) -> str | None:
     """Say why a round without a single pod cannot be true; None where it can.
 

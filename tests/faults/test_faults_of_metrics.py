@@ -10,7 +10,7 @@ import pytest
 
 from common.kube.resources import EVENTS
 from simulator import build
-from simulator.faults import AnyFault, MetricsAbsent, MetricsUnavailable
+from simulator.faults import AnyFault, MetricsAbsent, MetricsMissing, MetricsUnavailable
 from tests.support.closed_loop import Loop, closed_loop
 from tests.support.extender_stand import eventually, maintain
 from tests.support.loop_programs import figure
@@ -138,3 +138,14 @@ async def test_metrics_that_disappear_do_not_turn_into_requests(tmp_path: Path) 
         assert any(note.startswith("Usage is not read: metrics-server") for note in plan["notes"])
         await loop.until(lambda: told(loop, "UsageNotRead"), "an Event is written")
         assert loop.migrations() == []
+
+
+async def test_a_source_that_measures_no_node_has_failed(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path, WEB, places=CROWDED, guided=False) as loop:
+        loop.cluster.faults.inject(MetricsMissing())
+        async with loop.extender(), loop.rebalancer() as health:
+            await loop.until(lambda: told(loop, "UsageNotRead"), "an Event is written")
+            notes = (await plan_at(health))["notes"]
+            assert any("no sample of any of 3 Ready nodes" in note for note in notes)
+            loop.cluster.faults.clear()
+            await loop.until(lambda: loop.outcomes() == ["AsPlanned"], "the hot node is relieved")

@@ -178,6 +178,7 @@ def migration_of(given: Row) -> Migration:
     replacement = given.get("replacement", "")
     status = MigrationStatus(
         phase=given.get("phase", ""),
+        message=given.get("message", ""),
         outcome=given.get("outcome", ""),
         replacement=ReplacementRef(
             name=replacement, uid=replacement, node=given.get("replaced_on", "")

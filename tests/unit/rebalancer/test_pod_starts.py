@@ -59,7 +59,15 @@ class World:
         status = {"conditions": conditions, "containerStatuses": [{"name": "app", "state": state}]}
         self.state.pods.upsert(wire_pod(made, status=status, **metadata))
 
-    def move(self, pod: str, node: str, *, reason: str = PULL, namespace: str = "shop") -> None:
+    def move(
+        self,
+        pod: str,
+        node: str,
+        *,
+        reason: str = PULL,
+        namespace: str = "shop",
+        message: str = "DeadlineExceeded: too late",
+    ) -> None:
         """Let the replacement of a pod of `web` not have started on a node, a minute ago."""
         ref = {"kind": "ReplicaSet", "name": "web", "uid": "u-web"}
         said = {"type": "Ready", "status": "False", "reason": reason, "lastTransitionTime": ago(60)}
@@ -74,6 +82,7 @@ class World:
         }
         status = {
             "phase": "Failed",
+            "message": message,
             "evictedAt": ago(400),
             "finishedAt": ago(60),
             "replacement": {"name": f"{pod}-new", "uid": "gone", "node": node},
@@ -175,7 +184,14 @@ def test_containers_that_are_being_created_for_long_count_beside_another_namespa
     assert list(world.closed()) == ["n2"]
 
 
-@pytest.mark.parametrize("reason", [PULL, "ContainerCreating"])
+def test_a_move_that_was_called_off_says_nothing() -> None:
+    world = World()
+    world.pod("web-b", "n3", age=3600, **OWNED)
+    world.move("web-a", "n2", message="Withdrawn: the Migration is being deleted")
+    assert world.closed() == {}
+
+
+@pytest.mark.parametrize("reason", [PULL, "ContainerCreating", "UnexpectedAdmissionError"])
 def test_a_move_that_failed_closes_its_target_while_a_sibling_runs_elsewhere(reason: str) -> None:
     world = World()
     world.move("web-a", "n2", reason=reason)
