@@ -84,11 +84,29 @@ def hindrances(pod: Json) -> Iterator[str]:
         yield "its hostname is fixed"
     if spec.get("resourceClaims"):
         yield "it has resource claims"
+    yield from _ways_to_the_host(spec)
     if any(port.get("hostPort") for port in _ports(spec)):
         yield "it has a host port"
     for volume in spec.get("volumes") or ():
         for kind in volume.keys() - {"name"} - MOUNTED_ANYWHERE:
             yield f"its volume {volume['name']} ({kind}) may not be mounted twice"
+
+
+def _ways_to_the_host(spec: Json) -> Iterator[str]:
+    """Yield what the API server does not let us give a copy (pod-guard in deploy/base/guards)."""
+    for key in ("hostNetwork", "hostPID", "hostIPC"):
+        if spec.get(key):
+            yield f"it has {key}"
+    if any("hostPath" in volume for volume in spec.get("volumes") or ()):
+        yield "it mounts files of its host"
+    contexts = [
+        container.get("securityContext") or {}
+        for container in (*spec["containers"], *(spec.get("initContainers") or ()))
+    ]
+    if any(each.get("privileged") for each in contexts):
+        yield "it is privileged"
+    if any((each.get("capabilities") or {}).get("add") for each in contexts):
+        yield "it adds capabilities"
 
 
 def is_copy_of(pod: Json, uid: str) -> bool:

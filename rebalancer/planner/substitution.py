@@ -9,7 +9,7 @@ more narrowly, and the number of evictions stays the same.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -34,41 +34,39 @@ Grade = tuple[int, float]
 def substitutes(draft: Draft, fixed: Collection[Movable]) -> dict[Movable, Movable]:
     """Change the draft; return for each pod that goes now the one that stays in its place."""
     found: dict[Movable, Movable] = {}
-    if not _anybody(draft, fixed):
+    moves = [m for m in draft.moves if m not in fixed and not m.maintenance]
+    payers = [m for m in moves if _candidates(draft, m)]
+    if not payers:
         return found
-    goals = (*draft.problem.goals, *_level(draft))
-    for m in sorted(draft.moves, key=lambda m: (m.turn, m.number), reverse=True):
-        if m in fixed or m.maintenance:
-            continue
-        other = _replaced(draft, m, goals)
+    pools = (*draft.problem.spreads, *_level(draft))
+    for m in sorted(payers, key=lambda m: (m.turn, -m.number), reverse=True):
+        # This comes last, and only with what the search has left of its budget.
+        if not draft.effort.enough:
+            break
+        other = _replaced(draft, m, pools)
         if other is not None:
             found[other] = m
     return found
 
 
-def _anybody(draft: Draft, fixed: Collection[Movable]) -> bool:
-    return any(_candidates(draft, m) for m in draft.moves if m not in fixed and not m.maintenance)
-
-
 def _candidates(draft: Draft, m: Movable) -> list[Movable]:
-    pods = [q for q in draft.problem.movables(m.row) if q not in draft.moves and q.turn < m.turn]
+    pods = [q for q in draft.problem.movables(m.row) if q.turn < m.turn and q not in draft.moves]
     return sorted(pods, key=lambda q: (q.cost, abs(float(q.load[0] - m.load[0])), q.number))
 
 
-def _replaced(draft: Draft, m: Movable, goals: Iterable[Goal]) -> Movable | None:
+def _replaced(draft: Draft, m: Movable, pools: Sequence[Spread]) -> Movable | None:
     """Let another pod go in place of this one, if one can."""
-    stated = tuple(goals)
-    before, worst = _grades(stated, draft), _worst(draft)
+    own = draft.problem.goal_of(m.row)
+    # Ceilings of other nodes are constraints, which every target keeps.
+    goals: tuple[Goal, ...] = (*pools,) if own is None else (own, *pools)
+    before, worst = _grades(goals, draft), _worst(draft)
     candidates = _candidates(draft, m)[:CANDIDATES]
-    if not candidates:
-        return None
     home = draft.take_out(m)
     for q in candidates:
         for row in _targets(draft, q, home):
             draft.put(q, row)
             # A node that is worse than any now would have the whole plan refused.
-            fine = _worst(draft) <= worst + TOLERANCE and _no_worse(before, stated, draft)
-            if fine:
+            if _worst(draft) <= worst + TOLERANCE and _no_worse(before, goals, draft):
                 return q
             draft.take_out(q)
     draft.put(m, home)
@@ -76,8 +74,6 @@ def _replaced(draft: Draft, m: Movable, goals: Iterable[Goal]) -> Movable | None
 
 
 def _targets(draft: Draft, q: Movable, home: int) -> list[int]:
-    if draft.effort.left <= 0:
-        return []
     mask = draft.targets(q)
     rows = np.flatnonzero(mask)
     level = np.maximum(*draft.joined(q).T)[rows]
@@ -85,7 +81,7 @@ def _targets(draft: Draft, q: Movable, home: int) -> list[int]:
     return [*([home] if mask[home] else []), *ranked][:TARGETS]
 
 
-def _level(draft: Draft) -> list[Goal]:
+def _level(draft: Draft) -> list[Spread]:
     """Return the pools that are level with the plan, and have to stay so."""
     return [goal for goal in guards(draft.problem) if is_met(goal, draft.problem, draft)]
 
@@ -94,7 +90,7 @@ def _grades(goals: Iterable[Goal], draft: Draft) -> list[Grade]:
     return [_grade(goal, draft.problem, draft) for goal in goals]
 
 
-def _no_worse(before: list[Grade], goals: tuple[Goal, ...], draft: Draft) -> bool:
+def _no_worse(before: list[Grade], goals: Sequence[Goal], draft: Draft) -> bool:
     return all(now >= then for now, then in zip(_grades(goals, draft), before, strict=True))
 
 

@@ -329,6 +329,17 @@ REFUSED = (
             }
         ),
     ),
+    post(
+        "make a copy with a port of the host",
+        PODS,
+        copy(
+            spec={
+                "containers": [
+                    {"name": "a", "image": "a", "ports": [{"containerPort": 1, "hostPort": 1}]}
+                ]
+            }
+        ),
+    ),
     post("make a copy in kube-system", "/api/v1/namespaces/kube-system/pods", copy()),
     post("make a copy beside itself", "/api/v1/namespaces/evenkeel/pods", copy()),
     # nodes

@@ -54,6 +54,21 @@ async def test_a_hot_node_gets_as_many_migrations_as_it_needs(tmp_path: Path) ->
         assert 70 < predicted["source"]["cpuPercent"] < 80
 
 
+async def test_of_equal_pods_one_that_uses_more_than_it_asked_for_is_moved(tmp_path: Path) -> None:
+    modest = build.deployment("modest", 3, cpu="1300m", usage_cpu="1200m")
+    greedy = build.deployment("greedy", 3, cpu="100m", usage_cpu="1200m")
+    others = [build.node(f"node-{number}", unschedulable=True) for number in (1, 2)]
+    async with cluster_of([build.node("node-0"), *others], definition(), modest, greedy) as cluster:
+        running = ("modest", "greedy")
+        await until(cluster, lambda: sum(len(ready(cluster, app)) for app in running) == 6)
+        for name in ("node-1", "node-2"):
+            cluster.store.patch(NODES, name, {"spec": {"unschedulable": None}})
+        async with rebalancing(cluster, tmp_path, **LOAD, reschedulingInterval="100ms"):
+            await eventually(lambda: migrations(cluster), "a Migration begins")
+        [made] = migrations(cluster)
+    assert made["spec"]["pod"]["name"].startswith("greedy-")
+
+
 async def test_every_sample_counts_however_rarely_plans_are_made(tmp_path: Path) -> None:
     async with one_hot_node() as cluster:
         await open_the_others(cluster)

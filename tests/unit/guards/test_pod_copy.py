@@ -181,6 +181,26 @@ def test_a_pod_with_volumes_for_many_can_be_copied(volume: Json) -> None:
     [
         ({"restartPolicy": "OnFailure"}, "its restartPolicy is OnFailure"),
         ({"hostname": "db"}, "its hostname is fixed"),
+        ({"hostNetwork": True}, "it has hostNetwork"),
+        ({"hostPID": True}, "it has hostPID"),
+        ({"hostIPC": True}, "it has hostIPC"),
+        (
+            {"volumes": [{"name": "root", "hostPath": {"path": "/"}}]},
+            "it mounts files of its host",
+        ),
+        (
+            {"containers": [build.container() | {"securityContext": {"privileged": True}}]},
+            "it is privileged",
+        ),
+        (
+            {
+                "initContainers": [
+                    build.container()
+                    | {"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}
+                ]
+            },
+            "it adds capabilities",
+        ),
         ({"resourceClaims": [{"name": "gpu"}]}, "it has resource claims"),
         (
             {"containers": [build.container(host_ports=[80])]},
