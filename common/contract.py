@@ -39,6 +39,8 @@ COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 
 PRODUCT_LABEL: Final = "app.kubernetes.io/name"
 PRODUCT: Final = "evenkeel"
+INSTALLED_IN: Final = "evenkeel"
+"""The namespace that the manifests install into by default: Leases of both programs are there."""
 COMPONENT_LABEL: Final = "app.kubernetes.io/component"
 
 EXTENDER: Final = "extender"

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from starlette.applications import Starlette
@@ -64,6 +64,7 @@ class Health:
         self._live: dict[str, Check] = {}
         self._ready: dict[str, Check] = {"shutdown": self._stopping}
         self._notes: dict[str, Check] = {}
+        self._told: dict[str, Callable[[], str]] = {}
         self._draining = False
         self._refused = refusals(metrics)
         self._rendered = _Rendering(metrics)
@@ -94,6 +95,10 @@ class Health:
         """Add something that `/readyz` tells although it keeps the program from nothing."""
         self._notes[name] = check
 
+    def tell(self, name: str, says: Callable[[], str]) -> None:
+        """Add a line to the listing of `/readyz` that is true either way, and fails nothing."""
+        self._told[name] = says
+
     def route(self, path: str, endpoint: Endpoint) -> None:
         """Answer GET and HEAD on a further path; on `/debug/*` only to loopback peers."""
         shown = _on_loopback(endpoint) if path.startswith("/debug/") else endpoint
@@ -118,7 +123,8 @@ class Health:
         return _answer(request, self._live, {})
 
     async def _readyz(self, request: Request) -> Response:
-        return _answer(request, self._live | self._ready, self._notes)
+        told = [f"[i]{name}: {says()}" for name, says in self._told.items()]
+        return _answer(request, self._live | self._ready, self._notes, told)
 
     async def _render(self, _: Request) -> Response:
         headers = HEADERS | {"Content-Type": CONTENT_TYPE}
@@ -150,14 +156,20 @@ class _Rendering:
         return b"".join(pieces)
 
 
-def _answer(request: Request, checks: Mapping[str, Check], notes: Mapping[str, Check]) -> Response:
+def _answer(
+    request: Request,
+    checks: Mapping[str, Check],
+    notes: Mapping[str, Check],
+    facts: Sequence[str] = (),
+) -> Response:
     findings = [Finding(name, _asked(check)) for name, check in checks.items()]
     failed = any(finding.why is not None for finding in findings)
     told = [f"[!]{name}: {why}" for name, note in notes.items() if (why := _asked(note))]
     verdict = f"{request.url.path.lstrip('/')} check {'failed' if failed else 'passed'}"
     listed = failed or "verbose" in request.query_params
-    lines = [*map(str, findings), *told, verdict] if listed else ["ok", *told]
-    text = "".join(f"{visible(line)}\n" for line in lines)
+    lines = [*map(str, findings), *told, *facts, verdict] if listed else ["ok", *told]
+    text = "".join(f"{visible(line)}
+" for line in lines)
     return PlainTextResponse(text, status_code=503 if failed else 200, headers=HEADERS)
 
 

@@ -37,6 +37,8 @@ import uvloop
 from common import __version__, logs
 from common.clock import SYSTEM, Clock
 from common.config import ConfigError, Configuration, effective, load_config
+from common.config.values import namespace_name
+from common.contract import INSTALLED_IN
 from common.http_server import CannotListen
 from common.kube.errors import KubeError
 
@@ -70,6 +72,8 @@ class Options:
     context: str | None = None
     bind_address: str = "127.0.0.1"
     health_port: int = 0
+    namespace: str | None = None
+    """Where Leases are; None leaves it to the configuration."""
 
 
 class Announce(Protocol):
@@ -144,6 +148,13 @@ def parser(program: Program[Any, Any]) -> argparse.ArgumentParser:
         "--context", metavar="C", help="context of the kubeconfig, if not its current one"
     )
     made.add_argument(
+        "--namespace",
+        metavar="N",
+        type=_namespace,
+        help="namespace of the Leases, the same for all of Evenkeel's programs; else the one in "
+        f"the configuration, the pod's own, or {INSTALLED_IN}",
+    )
+    made.add_argument(
         "--bind-address",
         metavar="A",
         default="127.0.0.1",
@@ -187,6 +198,13 @@ def port(text: str) -> int:
     if not text.isascii() or not text.isdecimal() or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"{text} is not a port: write 0 to 65535")
     return int(text)
+
+
+def _namespace(text: str) -> str:
+    try:
+        return namespace_name(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _verbosity(text: str) -> int:

@@ -24,7 +24,7 @@ from common.health import Health
 from common.http_limits import refusals
 from common.http_server import address_of, listen, serving
 from common.kube.client import KubeClient
-from common.kube.own import own_identity, own_namespace
+from common.kube.own import lease_namespace, own_identity
 from common.kube.resources import MIGRATIONS, NODES, PODS
 from common.metrics import Metrics
 from common.observer import Observer
@@ -76,7 +76,13 @@ async def run(
         ]
         way = RightOfWay(clock)
         parts = _Parts.of(
-            client, own_client, config, clock=clock, metrics=metrics, breathe=way.give
+            client,
+            own_client,
+            config,
+            namespace=lease_namespace(options.namespace, config.lease_namespace).name,
+            clock=clock,
+            metrics=metrics,
+            breathe=way.give,
         )
         parts.show(health)
         host = options.health_bind_address or options.bind_address
@@ -115,6 +121,7 @@ class _Parts:
         own_client: KubeClient,
         config: ExtenderConfiguration,
         *,
+        namespace: str,
         clock: Clock,
         metrics: Metrics,
         breathe: Callable[[], None],
@@ -145,7 +152,7 @@ class _Parts:
         migrations = reader.reflector_of(MIGRATIONS)
         heartbeat = Heartbeat(
             own_client,
-            namespace=config.lease_namespace or own_namespace(),
+            namespace=namespace,
             identity=own_identity(),
             seen=lambda: migrations.resource_version if intents.live else None,
             guides=guides,

@@ -6,13 +6,21 @@ import argparse
 import sys
 from typing import Final
 
-from common.config import RebalancerConfiguration
+from common.config import Mode, RebalancerConfiguration
 from common.program import Program, main
 from rebalancer.program import RebalancerOptions, run
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that only this program has."""
+    parser.add_argument(
+        "--mode",
+        type=Mode,
+        choices=tuple(Mode),
+        metavar="{observe,act}",
+        help="act carries plans out, observe moves nothing; else as the configuration says, "
+        "which is observe by default",
+    )
     parser.add_argument(
         "--dry-run", action="store_true", help="show what would be done and evict nothing"
     )
@@ -24,8 +32,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output",
         choices=("text", "json"),
-        default="text",
-        help="the plan of --once for people or for machines (default: %(default)s)",
+        help="with --once: the plan for people or for machines (default: text)",
     )
 
 

@@ -17,7 +17,7 @@ import structlog
 
 from common.clock import Clock
 from common.cluster.reader import MIGRATION_READING, READINGS, Reading, lease_reading
-from common.config import RebalancerConfiguration
+from common.config import Mode, RebalancerConfiguration
 from common.connecting import connected
 from common.contract import INSTALL_CRD
 from common.health import Health
@@ -25,7 +25,7 @@ from common.kube.client import KubeClient
 from common.kube.errors import Forbidden, NotFound
 from common.kube.events import EventSettings, ObjectRef, Recorder
 from common.kube.leader import ElectionSettings, Elector
-from common.kube.own import own_identity, own_namespace
+from common.kube.own import LeaseNamespace, lease_namespace, own_identity
 from common.kube.resources import LEASES, MIGRATIONS
 from common.metrics import Metrics
 from common.observer import Observer
@@ -33,13 +33,13 @@ from common.program import Announce, FlagError, Options, StartError
 from rebalancer.aftermath import Aftermath
 from rebalancer.daemon import Daemon
 from rebalancer.deciding import Decider
-from rebalancer.leading import while_leading
+from rebalancer.leading import refuse_a_second_leader, while_leading
 from rebalancer.maintenance import Maintenance
 from rebalancer.migration import MigrationController
 from rebalancer.migration.bare_pods import BarePods
 from rebalancer.migration.temporary_pdb import TemporaryPdbs
 from rebalancer.once import plan_once, show
-from rebalancer.reload import ConfigSource
+from rebalancer.reload import ConfigSource, in_mode
 from rebalancer.showing import plan_page
 from rebalancer.steering import SteeringRules
 from rebalancer.usage_events import UsageEvents
@@ -58,7 +58,10 @@ class RebalancerOptions(Options):
     config: str | None = None
     dry_run: bool = False
     once: bool = False
-    output: str = "text"
+    output: str | None = None
+    """None is text."""
+    mode: Mode | None = None
+    """None leaves it to the configuration."""
 
 
 async def run(
@@ -69,8 +72,9 @@ async def run(
     announce: Announce,
 ) -> None:
     """Keep the cluster level until cancelled; with `--once`, print one plan."""
-    if options.once and not options.dry_run:
-        raise FlagError("--once shows a plan and does not act: add --dry-run")
+    _refuse_contradictions(options)
+    config = in_mode(config, options.mode)
+    namespace = lease_namespace(options.namespace, config.leader_election.namespace)
     metrics = Metrics("rebalancer")
     health = Health(metrics)
     async with (
@@ -80,22 +84,39 @@ async def run(
     ):
         # Asked first: a wrong address, certificate or token is said at once and plainly.
         await client.get("/version")
-        readings = await _readings(client, config, options)
+        readings = await _readings(client, namespace.name, options)
         observer = Observer(client, config, clock=clock, metrics=metrics, readings=readings)
         health.ready("cluster", observer.why_not_ready)
         try:
             if options.once:
                 await _once(config, options, observer, clock)
             else:
+                _tell_mode(config, options)
+                elector = await _elected(config, options, namespace, lease_client, clock, metrics)
                 parts = _Parts(
-                    config, options, observer, client, lease_client, clock=clock, metrics=metrics
+                    config,
+                    options,
+                    observer,
+                    client,
+                    elector,
+                    namespace=namespace.name,
+                    clock=clock,
+                    metrics=metrics,
                 )
-                health.route("/debug/plan", plan_page(lambda: parts.daemon.plan))
+                health.tell("leader", parts.who_leads)
+                health.route("/debug/plan", plan_page(lambda: parts.daemon.plan, parts.who_leads))
                 health.live("cycles", parts.why_stuck)
                 announce(health=address)
                 await parts.run()
         finally:
             health.drain()
+
+
+def _refuse_contradictions(options: RebalancerOptions) -> None:
+    if options.once and not options.dry_run:
+        raise FlagError("--once shows a plan and does not act: add --dry-run")
+    if options.output is not None and not options.once:
+        raise FlagError("--output is for the plan of --once: add --once --dry-run, or leave it out")
 
 
 @asynccontextmanager
@@ -113,7 +134,7 @@ async def _once(
 ) -> None:
     async with asyncio.TaskGroup() as group:
         reading = group.create_task(observer.run())
-        show(await plan_once(config, observer, clock), options.output)
+        show(await plan_once(config, observer, clock), options.output or "text")
         reading.cancel()
 
 
@@ -126,21 +147,23 @@ class _Parts:
         options: RebalancerOptions,
         observer: Observer,
         client: KubeClient,
-        lease_client: KubeClient,
+        elector: Elector | None,
         *,
+        namespace: str,
         clock: Clock,
         metrics: Metrics,
     ) -> None:
         state = observer.reader.state
-        identity = own_identity()
         self._observer = observer
         self._dry_run = options.dry_run
-        self._source = ConfigSource(options.config, config, clock=clock, metrics=metrics)
+        self._source = ConfigSource(
+            options.config, config, clock=clock, metrics=metrics, mode=options.mode
+        )
         self._bell = Bell(clock)
         self._source.listen(lambda _: self._bell.ring(Due.CHANGED))
         state.nodes.listen(self._bell.on_node)
         observer.listen(lambda: self._bell.ring(Due.SAMPLE))
-        self._elector = _elector(config, lease_client, identity, clock=clock, metrics=metrics)
+        self._elector = elector
         steering = SteeringRules(
             state,
             self._current,
@@ -152,7 +175,7 @@ class _Parts:
         self._recorder = Recorder(
             client,
             program="evenkeel-rebalancer",
-            identity=identity,
+            identity=elector.identity if elector is not None else own_identity(),
             settings=EventSettings(),
             clock=clock,
             metrics=metrics,
@@ -161,7 +184,7 @@ class _Parts:
         lease = ObjectRef(
             api_version=LEASES.api_version,
             kind=LEASES.kind,
-            namespace=_namespace(config),
+            namespace=namespace,
             name=config.leader_election.name,
         )
         usage_events = UsageEvents(self._recorder, lease, clock=clock)
@@ -230,40 +253,65 @@ class _Parts:
             if self._dry_run:
                 await self.daemon.run()
             else:
+                self._require_namespace()
                 await while_leading(self._elector, [self.daemon.run, *self._acting])
 
     def why_stuck(self) -> str | None:
         """Say why this process makes no progress; a standby and a cut-off one need not."""
         return self.daemon.progress.why_stuck(self._observer.reader.last_unreachable_s())
 
+    def who_leads(self) -> str:
+        """Say in words whether this process leads, or who does."""
+        if self._dry_run:
+            return "this is a dry run, which plans without leading"
+        if self._elector is None:
+            return "this process leads, for leaderElection is off"
+        if self._elector.is_leader:
+            return "this process leads"
+        return f"this process stands by; {self._elector.holder or 'no other process'} leads"
+
+    def _require_namespace(self) -> None:
+        """Refuse to wait for a Lease that can never be written."""
+        if self._elector is None:
+            return
+        name = self._elector.namespace
+        if name not in self._observer.reader.state.namespaces.records:
+            raise StartError(
+                f"namespace {name} does not exist, and the Lease of the leader would be there: "
+                "name the one that Evenkeel is installed in with --namespace, "
+                "or add --dry-run, which plans without a Lease"
+            )
+
     def _current(self) -> RebalancerConfiguration:
         return self._source.current
 
     def _leads(self) -> bool:
-        return self._elector is None or self._elector.is_leader
+        return not self._dry_run and (self._elector is None or self._elector.is_leader)
 
 
-def _namespace(config: RebalancerConfiguration) -> str:
-    """Return where Leases count: in others anybody may be able to write some."""
-    return config.leader_election.namespace or own_namespace()
+def _tell_mode(config: RebalancerConfiguration, options: RebalancerOptions) -> None:
+    said_by = "--mode" if options.mode is not None else "configuration"
+    log.info("mode", mode=config.mode.value, modes=dict(config.modes), said_by=said_by)
 
 
-def _elector(
+async def _elected(
     config: RebalancerConfiguration,
+    options: RebalancerOptions,
+    namespace: LeaseNamespace,
     client: KubeClient,
-    identity: str,
-    *,
     clock: Clock,
     metrics: Metrics,
 ) -> Elector | None:
+    """Return who takes part in the election for us; none in a dry run, which never leads."""
     wanted = config.leader_election
-    if not wanted.enabled:
+    if options.dry_run or not wanted.enabled:
         return None
+    await refuse_a_second_leader(client, namespace, wanted.name, clock.now())
     return Elector(
         client,
-        namespace=_namespace(config),
+        namespace=namespace.name,
         name=wanted.name,
-        identity=identity,
+        identity=own_identity(),
         settings=ElectionSettings(
             lease_duration_s=wanted.lease_duration.seconds,
             renew_deadline_s=wanted.renew_deadline.seconds,
@@ -276,10 +324,10 @@ def _elector(
 
 
 async def _readings(
-    client: KubeClient, config: RebalancerConfiguration, options: RebalancerOptions
+    client: KubeClient, namespace: str, options: RebalancerOptions
 ) -> tuple[Reading, ...]:
     """Return what to read; one plan needs no extenders, a dry run can do without Migrations."""
-    leases = replace(lease_reading(_namespace(config)), optional=options.dry_run)
+    leases = replace(lease_reading(namespace), optional=options.dry_run)
     always = READINGS if options.once else (*READINGS, leases)
     try:
         await client.get(MIGRATIONS.path(), params={"limit": 1})

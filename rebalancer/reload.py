@@ -16,7 +16,7 @@ from typing import Any, Final
 import structlog
 
 from common.clock import Clock
-from common.config import ConfigError, RebalancerConfiguration, effective, load_config
+from common.config import ConfigError, Mode, RebalancerConfiguration, effective, load_config
 from common.metrics import Metrics
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
@@ -49,9 +49,12 @@ class ConfigSource:
         *,
         clock: Clock,
         metrics: Metrics,
+        mode: Mode | None = None,
         poll_s: float = POLL_S,
     ) -> None:
-        self.current = first
+        """Follow the file at `path`; a `mode` that a flag has set outlives every change of it."""
+        self.current = in_mode(first, mode)
+        self._mode = mode
         self._path = path
         self._clock = clock
         self._poll_s = poll_s
@@ -98,7 +101,7 @@ class ConfigSource:
             return
         self._refused.set(0)
         self._complaint = ()
-        self._use(wanted)
+        self._use(in_mode(wanted, self._mode))
 
     def _refuse(self, error: ConfigError) -> None:
         self._refused.set(1)
@@ -121,6 +124,17 @@ class ConfigSource:
         log.info("configuration changed", config=effective(new))
         for listener in self._listeners:
             listener(new)
+
+
+def in_mode(config: RebalancerConfiguration, mode: Mode | None) -> RebalancerConfiguration:
+    """Return the configuration as a flag overrides it; None leaves it as it is.
+
+    To observe means that nothing is moved. To act leaves single strategies that only observe.
+    """
+    if mode is None:
+        return config
+    modes = {} if mode is Mode.OBSERVE else config.modes
+    return config.model_copy(update={"mode": mode, "modes": modes})
 
 
 def needs_restart(old: RebalancerConfiguration, new: RebalancerConfiguration) -> tuple[str, ...]:

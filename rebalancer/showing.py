@@ -100,13 +100,15 @@ def _log(plan: Plan) -> None:
         log.info("note", plan_id=plan.plan_id, words=note)
 
 
-def plan_page(plan: Callable[[], Plan | None]) -> Callable[[Request], Awaitable[Response]]:
+def plan_page(
+    plan: Callable[[], Plan | None], who_leads: Callable[[], str]
+) -> Callable[[Request], Awaitable[Response]]:
     """Return the endpoint that shows the last plan, for people or with `?output=json`."""
 
     async def page(request: Request) -> Response:
         found = plan()
         if found is None:
-            words = "no plan was made here: this process does not lead, or has just begun to\n"
+            words = f"no plan was made here yet: {who_leads()}\n"
             return PlainTextResponse(words, status_code=404, headers=HEADERS)
         if request.query_params.get("output") == "json":
             return Response(as_json(found), media_type="application/json", headers=HEADERS)

@@ -25,7 +25,7 @@ class ExtenderConfiguration(Configuration):
     lease_namespace: OwnNamespace = Field(
         default="",
         description="Where the Lease is by which the rebalancer knows what this extender knows; "
-        "empty is the namespace the program runs in.",
+        "empty is the namespace the program runs in, outside a cluster `evenkeel`.",
     )
     new_pod_floor: Points = Field(
         default=2.5,

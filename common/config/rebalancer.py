@@ -126,7 +126,9 @@ class LeaderElection(Settings):
 
     enabled: Flag = Field(default=True, description="Off only where there is never a second one.")
     namespace: OwnNamespace = Field(
-        default="", description="Where the Lease is; empty is the namespace the program runs in."
+        default="",
+        description="Where the Lease is, and where those of extenders are looked for; empty is "
+        "the namespace the program runs in, outside a cluster `evenkeel`.",
     )
     name: ObjectName = Field(default="evenkeel-rebalancer", description="Name of the Lease.")
     lease_duration: Wait = Field(
@@ -235,7 +237,9 @@ class RebalancerConfiguration(Configuration):
     )
 
     mode: Mode = Field(
-        default=Mode.ACT, description="`observe` plans and shows, but moves nothing."
+        default=Mode.OBSERVE,
+        description="`observe` plans and shows, and moves nothing; `act` carries plans out. "
+        "The flag `--mode` overrides it.",
     )
     modes: Mapping[Strategy, Mode] = Field(
         default={},

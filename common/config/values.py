@@ -85,14 +85,15 @@ def _memory(text: str) -> str:
     return text
 
 
-def _namespace(text: str) -> str:
+def namespace_name(text: str) -> str:
+    """Return the name of a namespace; raise ValueError if it cannot be one."""
     if not _DNS_LABEL.fullmatch(text):
         raise ValueError(f"{text or 'an empty text'} is not a namespace name")
     return text
 
 
 def _own_namespace(text: str) -> str:
-    return _namespace(text) if text else text
+    return namespace_name(text) if text else text
 
 
 def _object_name(text: str) -> str:
@@ -185,7 +186,7 @@ LabelKey = Annotated[Text, AfterValidator(_label_key), Says("label key")]
 Amount = Annotated[Text, BeforeValidator(_spelt_out)]
 Cpu = Annotated[Amount, AfterValidator(_cpu), Says("quantity of CPU")]
 Memory = Annotated[Amount, AfterValidator(_memory), Says("quantity of memory")]
-Namespace = Annotated[Text, AfterValidator(_namespace), Says("namespace")]
+Namespace = Annotated[Text, AfterValidator(namespace_name), Says("namespace")]
 OwnNamespace = Annotated[Text, AfterValidator(_own_namespace), Says("namespace")]
 ObjectName = Annotated[Text, AfterValidator(_object_name), Says("name")]
 StorageClassName = Annotated[

@@ -193,10 +193,10 @@ class Elector:
     ) -> None:
         if not identity:
             raise ValueError("an elector needs an identity")
+        self.namespace: Final = namespace
+        self.identity: Final = identity
         self._client = client
-        self._namespace = namespace
         self._name = name
-        self._identity = identity
         self._settings = settings
         self._clock = clock
         self._rng = rng
@@ -208,9 +208,13 @@ class Elector:
         self._lost = asyncio.Event()
         self._lost.set()
         self._complaint = ""
+        self._stood_by_for: str | None = None
         # Asked at each scrape, so that it is right even when nothing here gets to run.
         metrics.gauge("leader", "1 while this process leads.").set_function(
             lambda: float(self.is_leader)
+        )
+        self._holders = metrics.gauge(
+            "lease_holder", "1 for whom the Lease names as its holder.", ("holder",)
         )
         transitions = metrics.counter(
             "leader_transitions_total", "How often this process won or lost the lead.", ("to",)
@@ -314,7 +318,7 @@ class Elector:
         await self._claim()
 
     async def _look(self) -> None:
-        path = LEASES.path(namespace=self._namespace, name=self._name)
+        path = LEASES.path(namespace=self.namespace, name=self._name)
         try:
             lease = await self._call(self._client.get(path))
         except NotFound:
@@ -325,16 +329,16 @@ class Elector:
         settings, now_s = self._settings, self._clock.monotonic()
         step = decide(
             self._seen,
-            identity=self._identity,
+            identity=self.identity,
             default_duration_s=settings.written_duration_s,
             now_s=now_s,
         )
         if step is Step.WAIT:
-            return self._step_down("held by another")
+            return self._stand_by()
         await self._write(
             claim(
                 self._seen,
-                identity=self._identity,
+                identity=self.identity,
                 duration_s=settings.written_duration_s,
                 stamp=micro_time(self._clock.now()),
             )
@@ -345,12 +349,12 @@ class Elector:
             self._step_up()
 
     async def _write(self, spec: LeaseSpec) -> None:
-        where = {"namespace": self._namespace, "name": self._name}
+        where = {"namespace": self.namespace, "name": self._name}
         lease = Lease({**self._seen.metadata, **where}, spec)
         if self._seen.version:
             call = self._client.replace(LEASES, lease, **where)
         else:
-            call = self._client.create(LEASES, lease, namespace=self._namespace)
+            call = self._client.create(LEASES, lease, namespace=self.namespace)
         self._see(await self._call(call))
 
     async def _call(self, call: Awaitable[bytes]) -> Lease:
@@ -367,8 +371,13 @@ class Elector:
     def _see(self, lease: Lease | None) -> None:
         before = self.holder
         self._seen = look_at(self._seen, lease, self._clock.monotonic())
-        if self.holder != before:
-            self._log.info("lease holder seen", holder=self.holder)
+        if self.holder == before:
+            return
+        self._log.info("lease holder seen", holder=self.holder)
+        if before is not None:
+            self._holders.remove(before)
+        if self.holder is not None:
+            self._holders.labels(self.holder).set(1)
 
     async def _let_go(self, *, released: bool) -> None:
         """Stop leading, then tell the others, so that they need not wait."""
@@ -387,10 +396,18 @@ class Elector:
         except Conflict:
             # A renewal that was cancelled under way may have been carried out.
             await self._look()
-            if self.holder == self._identity:
+            if self.holder == self.identity:
                 await self._write(release(self._seen, stamp=micro_time(self._clock.now())))
 
+    def _stand_by(self) -> None:
+        """Say once per leader who leads instead of us."""
+        self._step_down("held by another")
+        if self.holder != self._stood_by_for:
+            self._stood_by_for = self.holder
+            self._log.info("standing by", leader=self.holder)
+
     def _step_up(self) -> None:
+        self._stood_by_for = None
         if not self._leading.is_set():
             self._leading.set()
             self._lost.clear()

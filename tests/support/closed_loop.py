@@ -21,6 +21,7 @@ from contextlib import (
     nullcontext,
 )
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -87,26 +88,35 @@ class Loop:
 
     @asynccontextmanager
     async def rebalancer(
-        self, file: Path | None = None, /, *, dry_run: bool = False, **settings: Any
+        self,
+        file: Path | None = None,
+        /,
+        *,
+        dry_run: bool = False,
+        mode: str | None = "act",
+        flags: Mapping[str, Any] = MappingProxyType({}),
+        **settings: Any,
     ) -> AsyncIterator[str]:
         """Run a rebalancer, which follows a file if it is given one; give its health port.
 
         The block ends only when all moves have ended and nothing is left of them.
         """
-        config = RebalancerConfiguration.model_validate({**REBALANCER, **settings})
+        said = {} if mode is None else {"mode": mode}
+        config = RebalancerConfiguration.model_validate({**REBALANCER, **said, **settings})
         followed = None if file is None else str(file)
         options = RebalancerOptions(
-            kubeconfig=str(self.kubeconfig), config=followed, dry_run=dry_run
+            kubeconfig=str(self.kubeconfig), config=followed, dry_run=dry_run, **flags
         )
         async with running(run_rebalancer, config, options, self.clock) as said:
             yield f"http://{said['health']}"
             await self.settled()
 
-    def configured(self, **settings: Any) -> Path:
+    def configured(self, *, mode: str | None = "act", **settings: Any) -> Path:
         """Write down what a rebalancer is to go by from now on; return the file."""
         file = self.folder / "rebalancer.yaml"
         kind = {"apiVersion": API_VERSION, "kind": "RebalancerConfiguration"}
-        file.write_text(yaml.safe_dump({**kind, **REBALANCER, **settings}))
+        said = {} if mode is None else {"mode": mode}
+        file.write_text(yaml.safe_dump({**kind, **REBALANCER, **said, **settings}))
         return file
 
     async def settled(self) -> None:

@@ -78,7 +78,7 @@ class Stage:
         self.world = world
         self.clock = FakeClock(now=NOW_S)
         self.metrics = Metrics("test")
-        self.config = RebalancerConfiguration.model_validate(dict(world.config))
+        self.config = RebalancerConfiguration.model_validate({"mode": "act", **world.config})
         self.bell = Bell(self.clock)
         self.refusal: Refusal | None = None
         self.leads = True

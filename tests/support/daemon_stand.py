@@ -35,6 +35,7 @@ Json = dict[str, Any]  # Any: what the API server keeps
 QUICK: Json = {
     "usageSource": "metrics-server",
     "usageInterval": "50ms",
+    "mode": "act",
     "reschedulingInterval": "1h",
     "revalidateAfter": "50ms",
     "revalidateWithin": "30s",

@@ -21,7 +21,7 @@ from common.cluster.migrations import ControllerRef, PodRef
 from common.cluster.reader import MIGRATION_READING, READINGS, lease_reading
 from common.cluster.snapshot import Snapshot
 from common.cluster.state import ClusterState
-from common.config import RebalancerConfiguration
+from common.config import Mode, RebalancerConfiguration
 from common.kube.client import KubeClient, connect
 from common.kube.events import EventType, ObjectRef
 from common.kube.resources import MIGRATIONS, NODES, PDBS, PODS, REPLICASETS, Resource
@@ -81,11 +81,11 @@ class GuardWorld:
         self.clock = FakeClock()
         self.metrics = Metrics("rebalancer")
         self.notes = Notes()
-        self.config = RebalancerConfiguration()
+        self.config = RebalancerConfiguration(mode=Mode.ACT)
 
     def configure(self, **said: Any) -> None:
         """Put another configuration in force, as a changed file does."""
-        self.config = RebalancerConfiguration.model_validate(said)
+        self.config = RebalancerConfiguration.model_validate({"mode": "act", **said})
 
     def fill(self, state: ClusterState) -> ClusterState:
         """Put everything that the API server has into a state."""

@@ -100,7 +100,9 @@ def _live(order: dict[str, Any]) -> None:
     with Path(order["log"]).open("a") as log:
         os.dup2(log.fileno(), sys.stdout.fileno())
         os.dup2(log.fileno(), sys.stderr.fileno())
-    config = RebalancerConfiguration.model_validate({**REBALANCER, **order["settings"]})
+    config = RebalancerConfiguration.model_validate(
+        {**REBALANCER, "mode": "act", **order["settings"]}
+    )
     options = RebalancerOptions(kubeconfig=order["kubeconfig"])
     clock = FastClock(order["epoch"])
     try:

@@ -19,7 +19,7 @@ from common.clock import SYSTEM
 from common.cluster.migrations import MigrationRecord
 from common.cluster.reader import MIGRATION_READING, READINGS, ClusterReader, lease_reading
 from common.cluster.records import PodRecord
-from common.config import RebalancerConfiguration
+from common.config import Mode, RebalancerConfiguration
 from common.contract import API_VERSION
 from common.kube.client import KubeClient, connect
 from common.kube.events import EventSettings, Recorder
@@ -155,7 +155,7 @@ class MigrationStand:
         self.guard = NoGuard()
         self.replacer = CopyingReplacer(cluster)
         self.settings = QUICK
-        self.config = RebalancerConfiguration()
+        self.config = RebalancerConfiguration(mode=Mode.ACT)
         self.blind: str | None = None
         """Why the controller cannot see the cluster, if so."""
         self.metrics = Metrics("test")

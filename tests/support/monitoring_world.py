@@ -142,7 +142,7 @@ async def _rebalancer(loop: Loop) -> AsyncIterator[str]:
 def _configure(loop: Loop, *, paused: bool) -> Path:
     file = loop.folder / "rebalancer.yaml"
     kind = {"apiVersion": "evenkeel.io/v1alpha1", "kind": "RebalancerConfiguration"}
-    file.write_text(yaml.safe_dump({**kind, **REBALANCER, **BOTH, "paused": paused}))
+    file.write_text(yaml.safe_dump({**kind, **REBALANCER, **BOTH, "mode": "act", "paused": paused}))
     return file
 
 

@@ -31,6 +31,7 @@ LOAD: Mapping[str, Any] = {"usageInterval": "2s", "observations": 2}
 # Brisk for tests; what is decided does not depend on it.
 QUICK: Mapping[str, Any] = {
     **LOAD,
+    "mode": "act",
     "reschedulingInterval": "2s",
     "revalidateAfter": "1s",
     "minPodAge": "1s",

@@ -51,7 +51,10 @@ from tests.support.wire import stamped, wire, wire_node
 TABLES = Path(__file__).resolve().parent.parent / "unit" / "steering"
 SCHEDULER = "default-scheduler"
 MAINTENANCE = {"strategy": "NodeMaintenance", "reason": "Maintenance"}
-CONFIG = {"enabledStrategies": ["LoadBalancing", "ResourceOptimization", "NodeMaintenance"]}
+CONFIG = {
+    "mode": "act",
+    "enabledStrategies": ["LoadBalancing", "ResourceOptimization", "NodeMaintenance"],
+}
 _NOT_READY = {"type": "Ready", "status": "False", "lastTransitionTime": NOW.isoformat()}
 
 Row = dict[str, Any]

@@ -36,7 +36,7 @@ REBALANCER: dict[str, Any] = LOAD | {
     "podSelector": "",
     "namespaceSelector": "",
     "priorityThreshold": None,
-    "mode": "act",
+    "mode": "observe",
     "modes": {},
     "revalidateAfter": "15s",
     "revalidateWithin": "90s",

@@ -35,7 +35,7 @@ START_S = START.timestamp()
 
 
 def config_of(**given: Any) -> RebalancerConfiguration:
-    return RebalancerConfiguration.model_validate(given)
+    return RebalancerConfiguration.model_validate({"mode": "act", **given})
 
 
 def pods(chains: Any) -> list[list[str]]:

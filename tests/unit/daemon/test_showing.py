@@ -16,7 +16,9 @@ from tests.support.daemon_parts import move_of, plan_of
 
 
 async def page(plan: Plan | None, path: str = "/debug/plan") -> httpx.Response:
-    app = Starlette(routes=[Route("/debug/plan", plan_page(lambda: plan))])
+    app = Starlette(
+        routes=[Route("/debug/plan", plan_page(lambda: plan, lambda: "rebalancer-b leads"))]
+    )
     transport = httpx.ASGITransport(app=app)
     async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
         return await client.get(path)
@@ -40,7 +42,7 @@ async def test_the_page_shows_the_plan_for_machines() -> None:
 async def test_the_page_says_that_there_is_no_plan() -> None:
     answer = await page(None)
     assert answer.status_code == 404
-    assert "does not lead" in answer.text
+    assert "rebalancer-b leads" in answer.text
 
 
 def test_a_plan_is_logged_once_until_it_says_something_else() -> None:

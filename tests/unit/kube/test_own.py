@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from common.contract import EXTENDER_LEASE_PREFIX
-from common.kube.own import own_identity, own_namespace
+from common.kube.own import lease_namespace, own_identity, pod_namespace
 
 
 @pytest.fixture
@@ -19,15 +19,35 @@ def mounted(tmp_path: Path) -> Path:
 
 
 def test_the_manifest_decides_first(mounted: Path) -> None:
-    assert own_namespace({"POD_NAMESPACE": "told"}, file=mounted) == "told"
+    assert pod_namespace({"POD_NAMESPACE": "told"}, file=mounted) == "told"
 
 
 def test_then_the_service_account(mounted: Path) -> None:
-    assert own_namespace({"POD_NAMESPACE": " "}, file=mounted) == "from-account"
+    assert pod_namespace({"POD_NAMESPACE": " "}, file=mounted) == "from-account"
 
 
-def test_outside_a_cluster_it_is_default(tmp_path: Path) -> None:
-    assert own_namespace({}, file=tmp_path / "missing") == "default"
+def test_outside_a_cluster_there_is_none(tmp_path: Path) -> None:
+    assert pod_namespace({}, file=tmp_path / "missing") is None
+
+
+@pytest.mark.parametrize(
+    ("flag", "configured", "pod", "found"),
+    [
+        ("flag", "configured", "pod", ("flag", True)),
+        ("", "configured", "pod", ("configured", True)),
+        ("", "", "pod", ("pod", True)),
+        ("", "", "", ("evenkeel", False)),
+    ],
+)
+def test_leases_are_where_the_installed_ones_are(
+    flag: str,
+    configured: str,
+    pod: str,
+    found: tuple[str, bool],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("POD_NAMESPACE", pod)
+    assert lease_namespace(flag, configured) == found
 
 
 @pytest.mark.parametrize("name", ["web-1", "Host.Example.ORG", "x" * 80, "...", "", "-a-" * 20])

@@ -16,7 +16,7 @@ from simulator.demo import settings
 from simulator.demo.availability import Availability, Missing, in_words
 from simulator.demo.next_steps import Kept, while_kept
 
-NOT_WAITS = {"apiVersion", "kind", "enabledStrategies", "leaderElection"}
+NOT_WAITS = {"apiVersion", "kind", "mode", "enabledStrategies", "leaderElection"}
 
 
 def test_every_wait_that_differs_is_named_beside_its_default(tmp_path: Path) -> None:

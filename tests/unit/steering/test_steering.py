@@ -8,7 +8,6 @@ import pytest
 from msgspec.structs import replace
 
 from common.cluster.migrations import MigrationRecord
-from common.config import RebalancerConfiguration
 from common.load import LoadBook
 from common.metrics import Metrics
 from common.observer import Belief
@@ -27,6 +26,7 @@ from tests.support.steering_world import (
     MAINTENANCE,
     SteeringCase,
     SteeringWorld,
+    config_of,
     lease_of,
     load_cases,
 )
@@ -146,10 +146,10 @@ def test_a_place_is_free_again_when_the_first_is_over() -> None:
 def test_paused_is_looked_at_each_time() -> None:
     world = SteeredWorld({})
     assert world.asked() is None
-    world.config = RebalancerConfiguration(paused=True)
+    world.config = config_of({"config": {"paused": True}})
     under_way = replace(world.migration, phase="InProgress")
     assert world.asked(under_way) == "Paused"
-    world.config = RebalancerConfiguration()
+    world.config = config_of({})
     assert world.asked(under_way) is None
 
 
@@ -159,7 +159,7 @@ def test_the_breaker_follows_moves_as_they_end_and_settings_as_they_change() -> 
     ended = {"evicted": 90, "phase": "Completed", "finished": 30, "created": 100}
     world.add({"pod": "x", "source": "n3", "outcome": "Unguided", **ended})
     assert world.asked() == "BreakerOpen"
-    world.config = RebalancerConfiguration(require_extender=False)
+    world.config = config_of({"config": {"requireExtender": False}})
     assert world.asked() is None
 
 
@@ -211,9 +211,9 @@ def test_a_reason_is_counted_once_while_it_lasts() -> None:
     world = SteeredWorld({"config": {"paused": True}})
     assert [world.asked() for _ in range(3)] == ["Paused"] * 3
     assert world.metric("limits_total", limit="Paused") == 1.0
-    world.config = RebalancerConfiguration()
+    world.config = config_of({})
     assert world.asked() is None
-    world.config = RebalancerConfiguration(paused=True)
+    world.config = config_of({"config": {"paused": True}})
     assert world.asked() == "Paused"
     assert world.metric("limits_total", limit="Paused") == 2.0
 
@@ -281,7 +281,7 @@ async def test_finished_moves_stay_while_a_breaker_rests_on_them() -> None:
 def test_a_switch_is_asked_for_without_anything_else() -> None:
     world = SteeredWorld({})
     assert world.rules.stopped(world.migration) is None
-    world.config = RebalancerConfiguration(paused=True)
+    world.config = config_of({"config": {"paused": True}})
     assert world.rules.stopped(world.migration) == Refusal("Paused", "paused is set", False)
 
 
@@ -345,7 +345,7 @@ def test_a_workload_whose_move_went_wrong_is_quarantined_and_stays_so_after_a_re
 
 def _twin(world: SteeredWorld) -> MigrationRecord:
     """Return a second Migration, of a bare pod on another node."""
-    world.config = RebalancerConfiguration.model_validate({"barePods": "replace"})
+    world.config = config_of({"config": {"barePods": "replace"}})
     pod = wire_pod(build.pod("db", node="n3", labels={"app": "db"}))
     world.state.pods.upsert(pod)
     uid = pod.metadata.uid
