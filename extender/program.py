@@ -136,7 +136,8 @@ class _Parts:
             requests_stand_in=False,
         )
         reader, state = observer.reader, observer.reader.state
-        intents = Intents(state.snapshot, clock=clock, metrics=metrics)
+        skew_s = config.clock_skew.seconds
+        intents = Intents(state.snapshot, clock=clock, metrics=metrics, skew_s=skew_s)
         state.migrations.listen(intents.on_migration)
         state.pods.listen(intents.on_pod)
         nodes, pods = reader.reflector_of(NODES), reader.reflector_of(PODS)

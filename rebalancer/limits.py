@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from common.cluster.migrations import MigrationRecord, Phase
+from common.cluster.migrations import MigrationRecord, Phase, Step
 from common.cluster.records import PodRecord
 from common.cluster.snapshot import Snapshot
 from common.config import Mode, RebalancerConfiguration, Strategy
@@ -307,8 +307,10 @@ def maintenance_ended(migration: MigrationRecord, snapshot: Snapshot) -> Refusal
 
 
 def called_off(migration: MigrationRecord) -> bool:
-    """Tell whether a Migration failed because the maintenance ended: nothing went wrong."""
-    return any(found.reason == "MaintenanceEnded" for found in migration.conditions)
+    """Tell whether a Migration was given up before the eviction: nothing went wrong."""
+    reasons = {found.type: found.reason for found in migration.conditions}
+    out_of_time = reasons.get(Step.EVICTED) == "DeadlineExceeded" and migration.evicted_s is None
+    return out_of_time or "MaintenanceEnded" in reasons.values()
 
 
 def at_once(replicas: int) -> int:

@@ -39,6 +39,7 @@ from common.kube.resources import MIGRATIONS, Resource
 from common.metrics import Metrics
 from common.null_json import UNDECODABLE, JsonDecoder
 from common.observer import Belief
+from rebalancer.migration.deadlines import deadline_s
 from rebalancer.migration.names import replacement_name
 from rebalancer.planner import Level, Move
 
@@ -80,13 +81,6 @@ def spec_of(
         priority=pod.shape.priority,
         needs=tuple(move.needs),
     )
-
-
-def deadline_s(pod: PodRecord, config: RebalancerConfiguration, now_s: float) -> float:
-    """Return when a move of the pod has failed: a long grace is not held against it."""
-    lengthened = config.eviction_grace_period
-    grace_s = max(pod.shape.grace_s, lengthened.seconds if lengthened is not None else 0.0)
-    return now_s + config.migration_deadline.seconds + grace_s
 
 
 def predicted_use(move: Move, after: Mapping[NodeName, Level]) -> Uses:

@@ -167,7 +167,11 @@ class MigrationStatus(_Part, kw_only=True):
     """Evictions that were tried and failed."""
     replacement: ReplacementRef | None = None
     started_at: datetime | None = None
+    present: tuple[str, ...] | None = None
+    """Uids of young pods of the same controller that were there before: none is the replacement."""
     evicted_at: datetime | None = None
+    replacement_deadline: datetime | None = None
+    """Until when the replacement has to be Ready, counted from the eviction."""
     finished_at: datetime | None = None
     predicted: Uses | None = None
     actual: Uses | None = None
@@ -219,6 +223,9 @@ class MigrationRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     started_s: float | None
     evicted_s: float | None
     """Since when the pod is gone or going; None while it runs."""
+    replacement_deadline_s: float | None
+    present: frozenset[PodUid] | None
+    """Young siblings that were there before the eviction; None if that was not written down."""
     finished_s: float | None
     conditions: tuple[MigrationCondition, ...]
     namespace: str
@@ -252,6 +259,20 @@ class MigrationRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """It is being deleted."""
     predicted: Uses | None = None
     """What both nodes are expected to use after it, and what else was decided with it."""
+
+    @property
+    def due_s(self) -> float:
+        """Return by when it has to be over, and until when its replacement is steered.
+
+        Both programs go by it. A deadline that was set before the eviction says nothing about
+        how long the replacement takes, so from the eviction on there is another.
+        """
+        if self.evicted_s is None:
+            return self.deadline_s
+        if self.replacement_deadline_s is not None:
+            return self.replacement_deadline_s
+        # Written by an older version, or kept by an older CRD: as long again as it had at first.
+        return max(self.deadline_s, self.evicted_s + self.deadline_s - self.created_s)
 
     @property
     def open(self) -> bool:
@@ -303,6 +324,8 @@ def migration_record(wire: Migration, shared: Interner) -> MigrationRecord:
         attempts=status.attempts,
         started_s=seconds(status.started_at),
         evicted_s=seconds(status.evicted_at),
+        replacement_deadline_s=seconds(status.replacement_deadline),
+        present=None if status.present is None else frozenset(map(PodUid, status.present)),
         finished_s=seconds(status.finished_at),
         conditions=status.conditions,
         namespace=shared.value(spec.pod.namespace),

@@ -358,6 +358,8 @@ class WorkloadStatus(Wire):
     update_revision: str = ""
     active: int = 0
     ready: int | None = None
+    completed_indexes: str | None = None
+    completion_time: datetime | None = None
     desired_number_scheduled: int = 0
     number_available: int = 0
     number_ready: int = 0

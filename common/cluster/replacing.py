@@ -25,6 +25,8 @@ Key = tuple[ControllerId, str] | tuple[str, str]
 its pods, or of bare pods namespace and name."""
 
 ELSEWHERE: Final = 2
+SKEW_S: Final = 60.0
+"""The clocks of two API servers of one cluster do not differ by more."""
 _ALIKE: Final = frozenset({"ReplicaSet", "ReplicationController"})
 
 
@@ -58,20 +60,40 @@ def key_of_pod(pod: PodRecord) -> Key | None:
     return None
 
 
-def may_replace(migration: MigrationRecord, pod: PodRecord) -> bool:
-    """Tell whether a pod of the same key was made after, or at most in the same second."""
+def is_younger(migration: MigrationRecord, pod: PodRecord) -> bool:
+    """Tell whether a pod of the same key says that it was made after, or in the same second."""
     return pod.uid != migration.pod_uid and pod.created_s >= migration.created_s
+
+
+def may_replace(migration: MigrationRecord, pod: PodRecord) -> bool:
+    """Tell whether a pod of the same key can have been made after the eviction.
+
+    Each API server stamps with its own clock, so times alone do not tell. Where it was written
+    down who was there before the eviction, that does; times only say whom to write down.
+    """
+    if not migration.controller_kind:
+        # The copy of a bare pod has a name that was made up for it.
+        return maybe_younger(migration, pod)
+    if migration.present is None:
+        return is_younger(migration, pod)
+    return pod.uid not in migration.present and maybe_younger(migration, pod)
+
+
+def maybe_younger(migration: MigrationRecord, pod: PodRecord) -> bool:
+    """Tell whether a pod may be younger than the Migration, whoever stamped the two."""
+    return pod.uid != migration.pod_uid and pod.created_s >= migration.created_s - SKEW_S
 
 
 def has_replaced(migration: MigrationRecord, pod: PodRecord) -> bool:
     """Tell whether a pod of the same key that has a node is to be taken for the replacement.
 
     Times are whole seconds. A pod of the same second may be the older one; only where it
-    runs tells.
+    runs tells, or that it was not there before.
     """
     if not pod.node or not may_replace(migration, pod):
         return False
-    return pod.created_s > migration.created_s or nearness(migration, pod.node) < ELSEWHERE
+    known = migration.present is not None or not migration.controller_kind
+    return known or pod.created_s > migration.created_s or nearness(migration, pod.node) < ELSEWHERE
 
 
 def nearness(migration: MigrationRecord, node: str) -> int:

@@ -70,6 +70,11 @@ class WorkloadRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ignores_disruption: bool = False
     """A Job whose podFailurePolicy does not count disrupted pods as failures."""
 
+    complete: bool = False
+    """A Job that has done all its work."""
+    completed_indexes: str = ""
+    """Of an Indexed Job, as its status lists them: `1,3-5,7`."""
+
     @property
     def key(self) -> str:
         return f"{self.namespace}/{self.name}"
@@ -148,6 +153,8 @@ def job_record(wire: Job, shared: Interner) -> WorkloadRecord:
         paused=bool(spec.suspend),
         indexed=spec.completion_mode == "Indexed",
         ignores_disruption=_ignores_disruption(wire),
+        complete=status.completion_time is not None,
+        completed_indexes=status.completed_indexes or "",
     )
 
 

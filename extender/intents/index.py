@@ -57,10 +57,13 @@ class Intents:
         clock: Clock,
         metrics: Metrics,
         patience_s: float = PATIENCE_S,
+        skew_s: float = 0.0,
     ) -> None:
+        """Steer by what the cluster shows; clocks may differ from the rebalancer's by `skew_s`."""
         self._cluster = cluster
         self._clock = clock
         self._patience_s = patience_s
+        self._skew_s = skew_s
         self._live = False
         self._slots = Slots()
         self._ended: dict[str, tuple[PodUid, Load]] = {}
@@ -196,11 +199,11 @@ class Intents:
     def _open(self, migration: MigrationRecord) -> None:
         key = key_of_migration(migration)
         # One that had run out before we heard of it is no news to anybody.
-        if key is None or migration.deadline_s <= self._clock.now():
+        if key is None or self._is_over(migration):
             return
         slot = Slot(key, migration)
         self._slots.add(slot)
-        self._first_deadline_s = min(self._first_deadline_s, migration.deadline_s)
+        self._first_deadline_s = min(self._first_deadline_s, migration.due_s + self._skew_s)
         if self._live:
             self._settle([slot], sure=True)
 
@@ -249,7 +252,7 @@ class Intents:
             (s, p)
             for s in slots
             for p in pods
-            if has_replaced(s.migration, p) and not (sure and p.created_s <= s.migration.created_s)
+            if has_replaced(s.migration, p) and not (sure and _was_there_first(s.migration, p))
         ]
         for slot, pod in sorted(pairs, key=_closeness):
             if slot.free and self._unattached(pod.uid):
@@ -302,18 +305,25 @@ class Intents:
             self._totals[slot.outcome().value].inc()
 
     def _expire(self) -> None:
-        now_s = self._clock.now()
-        if now_s < self._first_deadline_s:
+        if self._clock.now() < self._first_deadline_s:
             return
         for slot in list(self._slots):
-            if not slot.filled and slot.migration.deadline_s <= now_s:
+            if not slot.filled and self._is_over(slot.migration):
                 self._remove(slot)
                 self._totals[EXPIRED].inc()
-        self._first_deadline_s = self._slots.first_deadline_s()
+        self._first_deadline_s = self._slots.first_due_s() + self._skew_s
         self._touch()
+
+    def _is_over(self, migration: MigrationRecord) -> bool:
+        """Tell whether the rebalancer waits no longer, whichever of the clocks is ahead."""
+        return migration.due_s + self._skew_s <= self._clock.now()
 
     def _touch(self) -> None:
         self._held = self._predecessors = None
+
+
+def _was_there_first(migration: MigrationRecord, pod: PodRecord) -> bool:
+    return migration.present is None and pod.created_s <= migration.created_s
 
 
 def _closeness(pair: tuple[Slot, PodRecord]) -> tuple[int, tuple[float, str], float, str]:
@@ -343,5 +353,5 @@ def _row(slot: Slot) -> IntentRow:
         state=slot.state,
         holder=slot.holder,
         node=slot.node,
-        deadline_s=migration.deadline_s,
+        deadline_s=migration.due_s,
     )

@@ -153,9 +153,9 @@ class Slots:
             fits, key=lambda slot: (nearness(slot.migration, pod.node), slot.age), default=None
         )
 
-    def first_deadline_s(self) -> float:
+    def first_due_s(self) -> float:
         """Return when the next slot that is not filled runs out."""
-        return min((s.migration.deadline_s for s in self if not s.filled), default=inf)
+        return min((s.migration.due_s for s in self if not s.filled), default=inf)
 
 
 def _promise(slot: Slot, names: Collection[str]) -> int:

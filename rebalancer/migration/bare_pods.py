@@ -31,6 +31,7 @@ from common.kube.errors import (
 )
 from common.kube.resources import PODS
 from common.metrics import Metrics
+from rebalancer.migration.eviction import Stopped
 from rebalancer.migration.pod_copy import Json, copy_of, hindrances, is_copy_of
 from rebalancer.migration.scene import Scene
 from rebalancer.migration.verdicts import Fail, Proceed, Verdict, Wait
@@ -45,6 +46,10 @@ _EARLY: Final = Refusal(
     "NotAcknowledged", "not every extender knows yet where the copy belongs", for_good=False
 )
 _GONE: Final = Refusal("OriginalGone", "the pod is not there any more, or ends")
+
+
+def _never() -> str | None:
+    return None
 
 
 class _Pair(NamedTuple):
@@ -70,15 +75,17 @@ class BarePods:
             "pod_copies_total", "What was done with copies of bare pods.", ("result",)
         )
 
-    async def replace(self, migration: MigrationRecord, scene: Scene) -> Verdict:
-        """Create the copy if it is not there; Proceed once it is."""
+    async def replace(
+        self, migration: MigrationRecord, scene: Scene, stopped: Stopped = _never
+    ) -> Verdict:
+        """Create the copy if it is not there, unless it is `stopped`; Proceed once it is."""
         if not migration.done(Step.ACKNOWLEDGED):
             return Wait(_EARLY, RETRY_S)
         seen = scene.snapshot.pods_by_name.get(_key(migration))
         if seen is not None:
             return _judge_seen(seen, migration)
         try:
-            return await self._create(migration)
+            return await self._create(migration, stopped)
         except FINAL as error:
             return Fail(self._failed("CopyRefused", error, for_good=True))
         except KubeError as error:
@@ -140,13 +147,16 @@ class BarePods:
             return
         await self._delete(found)
 
-    async def _create(self, migration: MigrationRecord) -> Verdict:
+    async def _create(self, migration: MigrationRecord, stopped: Stopped) -> Verdict:
         original = await self._read(migration.namespace, migration.pod_name)
         if original is None or not _is_the_one(original, migration.pod_uid):
             return Fail(_GONE)
         against = ", ".join(hindrances(original))
         if against:
             return Fail(Refusal("BarePodNotCopyable", f"no copy can stand in: {against}"))
+        # Asked last of all: reading takes time, and someone may have paused meanwhile.
+        if (why := stopped()) is not None:
+            return Wait(Refusal("CopyStopped", f"no copy is made: {why}", for_good=False))
         body = copy_of(original, migration.replacement_name)
         try:
             await self._client.create(PODS, body, namespace=migration.namespace)

@@ -125,7 +125,7 @@ class MigrationController:
         self._steering = steering
         self._desk = Desk(client, state)
         announcer, figures = Announcer(recorder), Figures(metrics, state)
-        self._scribe = Scribe(self._desk, announcer, figures, clock)
+        self._scribe = Scribe(self._desk, announcer, figures, config, clock)
         self._hands = steps.Hands(
             client,
             steering=steering,
@@ -250,7 +250,7 @@ class MigrationController:
             attempts = migration.attempts + 1
             return await self._scribe.failed(migration, wait.reason, step, attempts=attempts)
         retry_s = self._settings.look_again_s if wait.retry_s is None else wait.retry_s
-        left_s = migration.deadline_s - self._clock.now()
+        left_s = migration.due_s - self._clock.now()
         if migration.open and left_s > 0:
             retry_s = min(retry_s, left_s)
         self._queue.add_after(migration.name, retry_s)

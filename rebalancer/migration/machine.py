@@ -18,6 +18,7 @@ from common.cluster.migrations import Outcome, Phase, Step
 from common.cluster.records import NodeName, PodRecord
 from rebalancer.limits import maintenance_ended
 from rebalancer.migration import replacements
+from rebalancer.migration.deadlines import evict_before_s
 from rebalancer.migration.outcomes import landing
 from rebalancer.migration.scene import Scene
 from rebalancer.migration.verdicts import (
@@ -173,6 +174,16 @@ def _why_not_started(scene: Scene) -> Refusal | None:
     return why_not_started(found) if found is not None and not found.ready else None
 
 
+def time_is_left_to_evict(scene: Scene, _: Rules) -> Next | None:
+    """Nothing has happened to the pod yet, so nothing went wrong: it stays."""
+    if missing_step(scene) is not Step.EVICTED or not scene.alive:
+        return None
+    if scene.now_s < evict_before_s(scene.migration):
+        return None
+    words = "too little time is left before the deadline to evict the pod, so it stays"
+    return Fail(Refusal("DeadlineExceeded", words), Step.EVICTED)
+
+
 def it_says_what_is(scene: Scene, _: Rules) -> Next | None:
     """Anybody with the right may write a Migration; nonsense must not become an eviction."""
     pod, migration = scene.pod, scene.migration
@@ -281,6 +292,7 @@ RULES: Final[tuple[Rule, ...]] = (
     nobody_is_missing,
     the_maintenance_goes_on,
     the_deadline_holds,
+    time_is_left_to_evict,
     it_says_what_is,
     there_is_somewhere_to_go,
     room_is_made_first,

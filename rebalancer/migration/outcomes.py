@@ -41,3 +41,9 @@ def landed(scene: Scene, pod: PodRecord, asked: Asked) -> Proceed:
     outcome = Outcome.UNGUIDED if asked is Asked.NO else landing(scene, pod.node)
     doubt = "" if asked in (Asked.YES, Asked.NO) else _DOUBT
     return Proceed(outcome.value, f"{pod.key} is Ready on {pod.node}, {_WORDS[outcome]}{doubt}")
+
+
+def succeeded(scene: Scene, node: str) -> Proceed:
+    """Return the outcome of a move whose replacement has done its work before it was looked at."""
+    outcome, name = landing(scene, node), scene.migration.replacement_pod
+    return Proceed(outcome.value, f"{name} has succeeded on {node}, {_WORDS[outcome]}")

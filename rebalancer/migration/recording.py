@@ -7,15 +7,20 @@ happened, and what could not be written is decided anew.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import structlog
 
 from common.clock import Clock
 from common.cluster.migrations import MigrationRecord, Outcome, Step
+from common.config import RebalancerConfiguration
 from rebalancer import crash
 from rebalancer.migration import status, steps
 from rebalancer.migration.announcing import Announcer
+from rebalancer.migration.deadlines import deadline_s
 from rebalancer.migration.desk import Desk
 from rebalancer.migration.figures import Figures
+from rebalancer.migration.replacements import present
 from rebalancer.migration.scene import Scene
 from rebalancer.migration.verdicts import Proceed, Wait
 from rebalancer.reasons import Refusal
@@ -26,8 +31,16 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 class Scribe:
     """Keeps the status of Migrations; every method returns the Migration as it is then."""
 
-    def __init__(self, desk: Desk, announcer: Announcer, figures: Figures, clock: Clock) -> None:
+    def __init__(
+        self,
+        desk: Desk,
+        announcer: Announcer,
+        figures: Figures,
+        config: Callable[[], RebalancerConfiguration],
+        clock: Clock,
+    ) -> None:
         self._desk = desk
+        self._config = config
         self._announcer = announcer
         self._figures = figures
         self._clock = clock
@@ -44,9 +57,12 @@ class Scribe:
             now_s=now_s,
         )
         if step is Step.BUDGET_CHECKED:
-            change |= status.started(now_s)
+            change |= status.started(now_s) | status.present(present(scene))
         elif step is Step.EVICTED:
-            change |= status.evicted(now_s)
+            change |= status.evicted(now_s, deadline_s(scene.pod, self._config(), now_s))
+            # Only who was seen before the request: the replacement may be there by now.
+            if scene.alive and verdict.reason == steps.EVICTED:
+                change |= status.present(present(scene))
         elif step is Step.REPLACED and (found := steps.noted(scene)) is not None:
             change |= status.replaced(found)
         written = await self._desk.write(migration, change)

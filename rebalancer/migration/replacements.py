@@ -17,14 +17,19 @@ from common.cluster.replacing import (
     ELSEWHERE,
     candidates,
     has_replaced,
+    is_younger,
     key_of_migration,
     may_replace,
+    maybe_younger,
     nearness,
 )
+from common.cluster.workloads import WorkloadRecord
 from rebalancer.migration.scene import Scene
 
 READ_KINDS: Final = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet", "Job"})
 """Controllers whose objects we read: if one is not there, it is gone."""
+MOST_PRESENT: Final = 500
+"""As many siblings the status has room for; the CRD says the same."""
 
 
 def candidate(scene: Scene) -> PodRecord | None:
@@ -60,7 +65,7 @@ def intruder(scene: Scene) -> PodRecord | None:
     """
     migration, brought = scene.migration, _brought(scene)
     for pod in _of_the_controller(scene):
-        arrived = pod.node == migration.target and has_replaced(migration, pod)
+        arrived = pod.node == migration.target and is_younger(migration, pod)
         if arrived and not pod.terminating and pod.uid not in brought:
             return pod
     return None
@@ -81,6 +86,19 @@ def _brought(scene: Scene) -> set[PodUid]:
     return {uid for name, uid, node in found if nearness(moves[name], node) < ELSEWHERE}
 
 
+def present(scene: Scene) -> tuple[PodUid, ...] | None:
+    """Return the siblings that are there and might be taken for the replacement later.
+
+    None if they are too many to be written down; then times have to tell. A copy of a bare
+    pod is known by its name.
+    """
+    if scene.bare:
+        return None
+    siblings = _of_the_controller(scene)
+    young = sorted(pod.uid for pod in siblings if maybe_younger(scene.migration, pod))
+    return tuple(young) if len(young) <= MOST_PRESENT else None
+
+
 def why_not_replaced(scene: Scene) -> tuple[str, str] | None:
     """Return reason and words if nobody will make a replacement, or needs one."""
     migration, owner = scene.migration, scene.owner
@@ -90,7 +108,34 @@ def why_not_replaced(scene: Scene) -> tuple[str, str] | None:
         return "OwnerDeleted", f"its {migration.controller_kind} was deleted"
     if owner.kind == "StatefulSet":
         return _beyond_the_set(scene)
+    if owner.kind == "Job" and (done := _work_done(scene, owner)):
+        return "WorkDone", done
     return _enough_pods(scene)
+
+
+def _work_done(scene: Scene, owner: WorkloadRecord) -> str:
+    """Say that the Job has done what the pod was there for; empty if it has not."""
+    if scene.alive:
+        return ""
+    if owner.complete:
+        return f"Job {owner.name} is complete"
+    index = scene.migration.completion_index
+    if index is None or not _among(index, owner.completed_indexes):
+        return ""
+    return f"index {index} of Job {owner.name} has succeeded"
+
+
+def _among(index: int, intervals: str) -> bool:
+    """Tell whether an index is in a list as a Job writes it: `1,3-5,7`."""
+    for interval in intervals.split(","):
+        first, _, last = interval.partition("-")
+        if (
+            first.isdecimal()
+            and len(interval) < 32
+            and int(first) <= index <= int(last if last.isdecimal() else first)
+        ):
+            return True
+    return False
 
 
 def _enough_pods(scene: Scene) -> tuple[str, str] | None:
@@ -165,15 +210,11 @@ def _looks(scene: Scene, move: MigrationRecord) -> bool:
 
 
 def _may_have_replaced(scene: Scene, move: MigrationRecord, pod: PodRecord) -> bool:
-    """A pod of the Migration's own second may be older; if nobody is missing, it is not.
-
-    The copy of a bare pod is known by a name that nobody had before.
-    """
+    """A pod of the Migration's own second may be older; if no pod is missing, it is not."""
     if has_replaced(move, pod) or not pod.node or not may_replace(move, pod):
         return has_replaced(move, pod)
     owner = scene.owner
-    complete = owner is not None and len(_living(scene)) >= owner.desired
-    return complete or not move.controller_kind
+    return owner is not None and len(_living(scene)) >= owner.desired
 
 
 def _taken(scene: Scene) -> set[PodUid]:

@@ -57,8 +57,8 @@ class Scene:
 
     @property
     def late(self) -> bool:
-        """The deadline has passed."""
-        return self.now_s >= self.migration.deadline_s
+        """The deadline has passed; from the eviction on there is another."""
+        return self.now_s >= self.migration.due_s
 
     def still_there(self) -> tuple[PodUid, ...]:
         """Return the pods that must be gone first and are not."""

@@ -12,6 +12,7 @@ from typing import Protocol
 from common.cluster.migrations import MigrationRecord
 from common.cluster.records import PodRecord
 from rebalancer.extenders import Asked
+from rebalancer.migration.eviction import Stopped
 from rebalancer.migration.scene import Scene
 from rebalancer.migration.verdicts import Verdict
 from rebalancer.reasons import Refusal
@@ -71,8 +72,8 @@ class Guard(Protocol):
 class Replacer(Protocol):
     """Makes the replacement of a pod that nobody else would replace."""
 
-    async def replace(self, migration: MigrationRecord, scene: Scene) -> Verdict:
-        """Create the copy named `replacement_name` if it is not there.
+    async def replace(self, migration: MigrationRecord, scene: Scene, stopped: Stopped) -> Verdict:
+        """Create the copy named `replacement_name` if it is not there, unless it is `stopped`.
 
         Proceed once the copy exists: the machine notes it as the replacement when it has a
         node, and waits until it is Ready, before the original is evicted. Fail gives up.

@@ -59,8 +59,12 @@ def started(now_s: float) -> Change:
     return {"phase": Phase.IN_PROGRESS.value, "startedAt": _stamp(now_s)}
 
 
-def evicted(now_s: float) -> Change:
-    return {"evictedAt": _stamp(now_s)}
+def present(uids: tuple[str, ...] | None) -> Change:
+    return {"present": None if uids is None else list(uids)}
+
+
+def evicted(now_s: float, due_s: float) -> Change:
+    return {"evictedAt": _stamp(now_s), "replacementDeadline": _stamp(due_s)}
 
 
 def replaced(pod: PodRecord) -> Change:

@@ -16,7 +16,7 @@ import msgspec
 
 from common.clock import Clock
 from common.cluster.migrations import MigrationRecord, Phase, Step
-from common.cluster.records import PodRecord
+from common.cluster.records import FINISHED_PHASES, PodRecord
 from common.config import RebalancerConfiguration
 from common.kube.errors import KubeError, NotFound
 from common.kube.resources import PODS
@@ -27,10 +27,11 @@ from rebalancer.limits import purpose_of
 from rebalancer.migration import replacements
 from rebalancer.migration.announcing import Announcer
 from rebalancer.migration.budgeting import budget_refusal, guard_stands
+from rebalancer.migration.deadlines import evict_before_s
 from rebalancer.migration.eviction import Answer, EvictionDriver, Result, Victim
 from rebalancer.migration.guarding import GUARDED
 from rebalancer.migration.marks import Marking, Marks
-from rebalancer.migration.outcomes import landed
+from rebalancer.migration.outcomes import landed, succeeded
 from rebalancer.migration.patience import Patience
 from rebalancer.migration.scene import Scene
 from rebalancer.migration.seams import Guard, Replacer, Steering
@@ -38,7 +39,10 @@ from rebalancer.migration.settings import ControllerSettings
 from rebalancer.migration.verdicts import Fail, NotReplaced, Proceed, Verdict, Wait
 from rebalancer.reasons import Refusal
 
+_SUCCEEDED: Final = "Succeeded"
 MARK_REFUSED: Final = "MarkRefused"
+EVICTED: Final = "Evicted"
+"""What the condition gives as its reason where the eviction was ours."""
 
 
 class PodReader(Protocol):
@@ -52,13 +56,23 @@ class _Meta(msgspec.Struct, rename="camel"):
     deletion_timestamp: str | None = None
 
 
+class _Spec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+
+
 class _Status(msgspec.Struct):
     phase: str = ""
 
 
 class _Pod(msgspec.Struct):
     metadata: _Meta = msgspec.field(default_factory=_Meta)
+    spec: _Spec = msgspec.field(default_factory=_Spec)
     status: _Status = msgspec.field(default_factory=_Status)
+
+    @property
+    def there(self) -> bool:
+        """The pod has neither ended nor is on its way out."""
+        return self.metadata.deletion_timestamp is None and self.status.phase not in FINISHED_PHASES
 
 
 class Hands:
@@ -94,6 +108,7 @@ class Hands:
         self._leads = leads
         self._answered = answered
         self._settings = settings
+        self._clock = clock
         self._patience = Patience(settings, clock, rng)
         self._first_seen: dict[str, int] = {}
         self._mark_tries: Counter[tuple[str, Step]] = Counter()
@@ -182,13 +197,16 @@ class Hands:
     def _stopped(self, migration: MigrationRecord) -> str | None:
         if not self._leads():
             return "this process does not lead any more"
+        if self._clock.now() >= evict_before_s(migration):
+            return "too little time is left before the deadline"
         refusal = self._steering.stopped(migration)
         return None if refusal is None else f"{refusal.name}: {refusal.words}"
 
     async def replace(self, scene: Scene) -> Verdict:
         """Note the replacement, which for a bare pod is made first."""
         if scene.bare:
-            made = await self._replacer.replace(scene.migration, scene)
+            migration = scene.migration
+            made = await self._replacer.replace(migration, scene, lambda: self._stopped(migration))
             if not isinstance(made, Proceed):
                 return made
         found = replacements.candidate(scene)
@@ -278,7 +296,7 @@ class Hands:
         migration = scene.migration
         match answer.result:
             case Result.ACCEPTED:
-                return Proceed("Evicted", answer.words)
+                return Proceed(EVICTED, answer.words)
             case Result.GONE:
                 return Proceed("PodGone", answer.words)
             case Result.SEVERAL if guard_stands(scene):
@@ -302,12 +320,14 @@ class Hands:
         """Tell a replacement that is gone from one that the watch has not shown yet."""
         migration = scene.migration
         try:
-            there = await self._is_there(
+            found = await self._read(
                 migration.namespace, migration.replacement_pod, migration.replacement_uid
             )
         except (KubeError, *UNDECODABLE) as error:
             return self._unseen(scene, f"its replacement cannot be read: {error}")
-        if there:
+        if found is not None and found.status.phase == _SUCCEEDED:
+            return succeeded(scene, found.spec.node_name)
+        if found is not None and found.there:
             words = f"{migration.replacement_pod} is there, but the watch has not shown it"
             return self._unseen(scene, words)
         why = replacements.why_not_replaced(scene)
@@ -322,15 +342,17 @@ class Hands:
         return self._soon(Refusal("NotSeen", words, False))
 
     async def _is_there(self, namespace: str, name: str, uid: str) -> bool:
+        found = await self._read(namespace, name, uid)
+        return found is not None and found.there
+
+    async def _read(self, namespace: str, name: str, uid: str) -> _Pod | None:
+        """Return exactly this pod; None if it is gone, or another has its name."""
         path = PODS.path(namespace=namespace, name=name)
         try:
             pod = msgspec.json.decode(await self._reader.get(path), type=_Pod)
         except NotFound:
-            return False
-        meta = pod.metadata
-        if meta.uid != uid or meta.deletion_timestamp is not None:
-            return False
-        return pod.status.phase not in ("Failed", "Succeeded")
+            return None
+        return pod if pod.metadata.uid == uid else None
 
 
 def _later(name: str, answer: Answer, least_s: float) -> Wait:

@@ -30,7 +30,8 @@ NODES = ("n1", "n2", "n3", "n4", "n5")
 class IntentWorld:
     """The API server's truth, the cache that follows it, and the index."""
 
-    def __init__(self, *, live: bool = True) -> None:
+    def __init__(self, *, live: bool = True, skew_s: float = 0.0) -> None:
+        self.skew_s = skew_s
         self.clock = FakeClock(now=1_794_000_000.0)
         self.state = ClusterState()
         self.metrics = Metrics("test")
@@ -167,7 +168,9 @@ class IntentWorld:
         return {row.migration: row.state for row in (intents or self.intents).rows()}
 
     def _indexed(self, state: ClusterState, metrics: Metrics | None = None) -> Intents:
-        intents = Intents(state.snapshot, clock=self.clock, metrics=metrics or self.metrics)
+        intents = Intents(
+            state.snapshot, clock=self.clock, metrics=metrics or self.metrics, skew_s=self.skew_s
+        )
         state.migrations.listen(intents.on_migration)
         state.pods.listen(intents.on_pod)
         return intents

@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from common.cluster.migrations import Migration
-from common.cluster.objects import Pod, PodDisruptionBudget, ReplicaSet, StatefulSet
+from common.cluster.objects import Job, Pod, PodDisruptionBudget, ReplicaSet, StatefulSet
 from common.cluster.state import ClusterState
 from rebalancer.migration.scene import Scene
 from rebalancer.migration.verdicts import (
@@ -96,6 +96,10 @@ class SceneWorld:
         whole = {**made, "kind": self.kind, "metadata": meta, "status": status}
         if self.kind == "StatefulSet":
             self.state.stateful_sets.upsert(wire(StatefulSet, whole))
+        elif self.kind == "Job":
+            whole["spec"] = {"parallelism": given.get("desired", 3), "completionMode": "Indexed"}
+            whole["status"] = given.get("status", {})
+            self.state.jobs.upsert(wire(Job, whole))
         else:
             self.state.replica_sets.upsert(wire(ReplicaSet, whole))
 

@@ -37,6 +37,7 @@ from rebalancer.migration import (
     Verdict,
 )
 from rebalancer.migration.controller import MigratingClient
+from rebalancer.migration.eviction import Stopped
 from rebalancer.migration.marks import ANNOTATIONS, LABELS
 from rebalancer.reasons import Refusal
 from simulator import build
@@ -129,7 +130,7 @@ class CopyingReplacer:
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._store = cluster.store
 
-    async def replace(self, migration: MigrationRecord, scene: Scene) -> Verdict:
+    async def replace(self, migration: MigrationRecord, scene: Scene, stopped: Stopped) -> Verdict:
         found = {pod["metadata"]["name"] for pod in self._store.list(PODS, migration.namespace)}
         if migration.replacement_name not in found:
             copy = build.pod(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import msgspec
 import pytest
 
@@ -282,6 +284,52 @@ async def test_an_expired_intent_steers_nobody_and_is_counted_once() -> None:
     world.tell(name, phase="InProgress")
     world.bind(new, "n2")
     assert world.counted() == {"Expired": 1}
+
+
+async def test_from_the_eviction_on_an_intent_has_the_time_of_the_replacement() -> None:
+    world = IntentWorld()
+    name, new = await moved(world, lasts_s=10)
+    due = datetime.fromtimestamp(world.clock.now() + 300, UTC)
+    world.tell(name, evicted_at=datetime.fromtimestamp(world.clock.now(), UTC))
+    await world.pass_(9)
+    assert world.target(new) == "n2", "as long again as it had at first"
+    world.tell(name, evicted_at=datetime.fromtimestamp(0, UTC), replacement_deadline=due)
+    await world.pass_(290)
+    assert world.target(new) == "n2"
+    await world.pass_(1)
+    assert world.ask(new) is None
+    assert world.counted() == {"Expired": 1}
+
+
+async def test_an_intent_that_had_run_out_is_back_when_the_eviction_is_heard_of() -> None:
+    world = IntentWorld()
+    name, new = await moved(world, lasts_s=10)
+    await world.pass_(9)
+    assert world.ask(new) is None
+    due = datetime.fromtimestamp(world.clock.now() + 300, UTC)
+    world.tell(name, evicted_at=datetime.fromtimestamp(0, UTC), replacement_deadline=due)
+    assert world.target(new) == "n2"
+
+
+async def test_clocks_that_differ_do_not_end_an_intent_before_the_rebalancer_does() -> None:
+    world = IntentWorld(skew_s=30)
+    _, new = await moved(world, lasts_s=10)
+    await world.pass_(38)
+    assert world.target(new) == "n2"
+    await world.pass_(1)
+    assert world.ask(new) is None
+
+
+async def test_a_replacement_that_was_stamped_before_the_plan_is_steered() -> None:
+    world = IntentWorld()
+    old, sibling = world.pod(node="n1"), world.pod()
+    new = world.pod()
+    await world.pass_(5)
+    name = world.move(old)
+    assert world.ask(new) is None
+    world.tell(name, phase="InProgress", present=(sibling,))
+    assert world.ask(sibling) is None
+    assert world.target(new) == "n2"
 
 
 async def test_an_intent_that_was_filled_in_time_does_not_expire() -> None:

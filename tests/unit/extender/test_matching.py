@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from common.cluster.interning import Interner
-from common.cluster.migrations import MigrationRecord, PodRef, migration_record
+from common.cluster.migrations import (
+    MigrationRecord,
+    MigrationStatus,
+    PodRef,
+    migration_record,
+)
 from common.cluster.objects import ObjectMeta, OwnerReference, Pod, PodSpec
 from common.cluster.records import PodRecord, pod_record
 from common.cluster.replacing import (
@@ -45,7 +52,7 @@ def pod(
         name=name,
         namespace=namespace,
         uid=uid,
-        creation_timestamp=START.replace(second=30 + later_s),
+        creation_timestamp=START + timedelta(seconds=30 + later_s),
         owner_references=[reference] if kind else None,
         annotations=None if index is None else {COMPLETION_INDEX: index},
     )
@@ -111,6 +118,28 @@ def test_a_replacement_is_not_older_than_the_plan(other: PodRecord, may: bool, h
     record = migration_record(migration(spec, created=AT_30["created"]), SHARED)
     assert may_replace(record, other) is may
     assert has_replaced(record, other) is has
+
+
+@pytest.mark.parametrize(
+    ("other", "may"),
+    [
+        (pod(later_s=-50, node="elsewhere"), True),
+        (pod(later_s=-61, node="node-2"), False),
+        (pod(later_s=0, node="elsewhere"), True),
+        (pod(later_s=5, uid="there", node="node-2"), False),
+        (pod(later_s=-5, uid="there", node="node-2"), False),
+        (pod(later_s=5, uid="moved", node="node-2"), False),
+    ],
+)
+def test_who_was_there_before_tells_more_than_the_times_of_api_servers(
+    other: PodRecord, may: bool
+) -> None:
+    spec = spec_of(pod=PodRef(namespace="shop", name="web-1", uid="moved"))
+    status = MigrationStatus(present=("there",))
+    made = migration(spec, created=AT_30["created"], status=status)
+    record = migration_record(made, SHARED)
+    assert may_replace(record, other) is may
+    assert has_replaced(record, other) is may
 
 
 def test_the_target_is_nearest_and_alternatives_come_next() -> None:

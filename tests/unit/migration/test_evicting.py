@@ -17,7 +17,7 @@ from rebalancer.migration.steps import Hands
 from rebalancer.migration.verdicts import Proceed, Verdict, Wait
 from rebalancer.reasons import Refusal
 from tests.support.clock import FakeClock
-from tests.support.migration_scenes import SceneWorld
+from tests.support.migration_scenes import NOW_S, SceneWorld
 from tests.support.migration_stand import NoGuard, OpenSteering
 
 TWO_LEFT = {"disruptionsAllowed": 2, "currentHealthy": 3, "desiredHealthy": 1}
@@ -44,6 +44,10 @@ class Longest(random.Random):
 
     def uniform(self, a: float, b: float) -> float:
         return b
+
+
+def clock_of_scenes() -> FakeClock:
+    return FakeClock(now=NOW_S)
 
 
 def evicting(first: Answer, clock: FakeClock) -> Hands:
@@ -82,7 +86,7 @@ BUSY = Answer(Result.THROTTLED, "slow down", 10.0)
 async def test_a_budget_is_asked_again_when_it_has_changed_and_a_busy_server_in_its_time(
     first: Answer, heeds: bool
 ) -> None:
-    clock = FakeClock()
+    clock = clock_of_scenes()
     hands = evicting(first, clock)
     assert left_s(await hands.evict(scene(TWO_LEFT))) == 10.0
     await clock.advance(4.0)
@@ -95,7 +99,7 @@ async def test_a_budget_is_asked_again_when_it_has_changed_and_a_busy_server_in_
 async def test_what_an_older_move_was_promised_is_not_asked_for() -> None:
     older = {"web-b": {"done": ["BudgetChecked"], "spec": {"source": "n2"}, "age": 90}}
     row = {"budgets": {"web": ONE_LEFT}, "done": "all before", "others": older}
-    found = await evicting(BUDGET, FakeClock()).evict(SceneWorld(row).scene())
+    found = await evicting(BUDGET, clock_of_scenes()).evict(SceneWorld(row).scene())
     assert isinstance(found, Wait)
     assert "1 spent" in found.reason.words
     assert found.retry_s is None, "nothing was asked of the API"
@@ -106,7 +110,7 @@ async def test_a_guard_whose_time_was_over_is_made_again_before_the_eviction(sta
     ours = {"status": TWO_LEFT, "labels": {TEMPORARY_PDB_LABEL: "web"}}
     said = {"Protected": ["True", GUARDED]}
     row = {"budgets": {"web": ours} if stands else {}, "done": "all before", "said": said}
-    hands = evicting(Answer(Result.ACCEPTED, "the Eviction API took it"), FakeClock())
+    hands = evicting(Answer(Result.ACCEPTED, "the Eviction API took it"), clock_of_scenes())
     guard = hands._guard
     assert isinstance(guard, NoGuard)
     guard.verdict = Wait(Refusal("PdbUnsettled", "not counted yet", False))
@@ -120,7 +124,7 @@ async def test_whoever_is_stopped_while_the_pod_is_looked_at_evicts_nobody() -> 
             steering.switch = Refusal("Paused", "paused is set", for_good=False)
             return Answer(Result.NOT_SENT, stopped() or "")
 
-    hands, steering = evicting(BUDGET, FakeClock()), OpenSteering()
+    hands, steering = evicting(BUDGET, clock_of_scenes()), OpenSteering()
     hands._steering, hands._eviction = steering, Slow(BUDGET)
     found = await hands.evict(scene(TWO_LEFT))
     assert isinstance(found, Wait)
