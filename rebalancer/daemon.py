@@ -37,6 +37,7 @@ from rebalancer.choosing import (
     Objection,
     Resting,
     choose,
+    in_motion,
     nodes_of,
     not_migrating,
     only_measured_anew,
@@ -300,7 +301,7 @@ class Daemon:
             self._decider = self._decider_factory(config)
         self._decided_for, self._asked = config, asked
         migrations = belief.snapshot.migrations
-        still = frozenset(name for name, found in migrations.items() if found.open)
+        still = frozenset(m.name for m in in_motion(belief.snapshot, self._clock.now()))
         ended = self._under_way - still
         self._under_way = still
         self._decider.moved(nodes_of(migrations[n] for n in still | ended if n in migrations))
@@ -365,7 +366,7 @@ class Daemon:
         migrations = belief.snapshot.migrations
         return (
             not_migrating(migrations, self._config(), self._clock.now()),
-            Resting.of(migrations.values(), pools),
+            Resting.of(in_motion(belief.snapshot, self._clock.now()), pools),
         )
 
     async def _write_chain(

@@ -7,6 +7,10 @@ living extender. A Lease that says something unreadable knows nothing: then we w
 A first sight counts as a renewal. That errs on the safe side, for a dead extender cannot
 have acknowledged a Migration that is younger than its last word.
 
+An extender may live and no longer hear: its Lease is renewed, and what it knows stays behind.
+That one is waited for only as long as news may take; then it is left out, by name. What its
+scheduler places is not steered, so load moves of schedulers that ask it rest; others go on.
+
 Whether one was asked about a certain pod is another question: an extender that could not
 renew its Lease has been asked all the same. So the last word of each is remembered, also of
 those that are gone, and only who was there before the pod and has spoken since it got its
@@ -15,6 +19,7 @@ node can say no.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Final
@@ -22,6 +27,7 @@ from typing import Final
 import msgspec
 
 from common.clock import Clock
+from common.cluster.migrations import MigrationRecord
 from common.cluster.storage import LeaseRecord
 from common.contract import EXTENDER_LEASE_PREFIX, FILTER_CALLS, LOAD_SETTINGS, SEEN_MIGRATIONS
 from common.kube.timestamps import parse_time
@@ -35,7 +41,11 @@ ENOUGH_SHOWN: Final = 0.95
 DEAD_S: Final = 600.0
 """Whoever was silent for so long was asked by nobody; other extenders remove its Lease."""
 
+DEAF_S: Final = 60.0
+"""News reach an extender within a second; one that is so far behind does not hear."""
+
 _REMEMBERED_S: Final = 3600.0
+_DEAF: Final = f"is alive but has not heard of new Migrations for {DEAF_S:g} s: restart it"
 _NO_EXTENDER: Final = Refusal(
     "NoExtender", "no extender is alive, so nobody would steer the replacement", for_good=False
 )
@@ -94,6 +104,9 @@ class ExtenderView(msgspec.Struct, frozen=True):
     """The living extenders at one moment."""
 
     live: tuple[Replica, ...] = ()
+    """Those that hear of Migrations."""
+    deaf: tuple[Replica, ...] = ()
+    """Those that renew their Leases and have not heard of Migrations for `DEAF_S`."""
 
     def acknowledged(self, resource_version: int) -> Refusal | None:
         """Return who does not know a Migration yet; None if every living extender does."""
@@ -124,6 +137,20 @@ class ExtenderView(msgspec.Struct, frozen=True):
             if replica.settings != settings
         )
 
+    def left_out(self) -> tuple[str, ...]:
+        """Return, in words, which extenders are not waited for."""
+        return tuple(f"extender {replica.name} {_DEAF}" for replica in self.deaf)
+
+    def asked_in_vain(self, scheduler: str, now_s: float) -> Replica | None:
+        """Return the extender that the scheduler asks and that does not hear, if it does."""
+        asked = [r for r in self.deaf if r.called_since(scheduler, now_s - DEAD_S)]
+        last = max(asked, key=lambda r: r.callers[scheduler].last_s, default=None)
+        heard_s = self.guided(scheduler)
+        if last is None or heard_s is None:
+            return last
+        # Behind one address several may be asked in turn.
+        return last if last.callers[scheduler].last_s > heard_s - DEAF_S else None
+
     def _callers(self, scheduler: str) -> list[Caller]:
         return [r.callers[scheduler] for r in self.live if scheduler in r.callers]
 
@@ -137,6 +164,15 @@ class Extenders:
         self._replicas: dict[str, Replica] = {}
         self._gone: dict[str, Replica] = {}
         self._renewed_s: dict[str, float] = {}
+        self._advanced_s: dict[str, float] = {}
+        self._news: deque[tuple[float, int]] = deque()
+        self._old_news = 0
+        """The version of the last Migration that everyone who hears knows by now."""
+
+    def heard_of(self, old: MigrationRecord | None, new: MigrationRecord | None) -> None:
+        """Take note of a Migration that came; a listener of the table."""
+        if new is not None and (old is None or old.uid != new.uid):
+            self._news.append((self._clock.monotonic(), new.resource_version))
 
     def told(self, old: LeaseRecord | None, new: LeaseRecord | None) -> None:
         """Take note of a Lease that came, changed or went; a listener of the table."""
@@ -146,15 +182,31 @@ class Extenders:
         if new is None:
             self._bury(lease)
             return
-        self._replicas[new.key] = _replica(new)
+        before, found = self._replicas.get(new.key), _replica(new)
+        self._replicas[new.key] = found
         if old is None or old.renewed_s != new.renewed_s:
             self._renewed_s[new.key] = self._clock.monotonic()
+        if before is None or before.seen != found.seen:
+            self._advanced_s[new.key] = self._clock.monotonic()
 
     def view(self) -> ExtenderView:
         """Return who is alive now."""
         since_s = self._clock.monotonic() - LIVE_S
-        live = [r for key, r in self._replicas.items() if self._renewed_s[key] >= since_s]
-        return ExtenderView(tuple(sorted(live, key=lambda replica: replica.name)))
+        living = [key for key in self._replicas if self._renewed_s[key] >= since_s]
+        deaf = {key for key in living if self._is_deaf(key)}
+        return ExtenderView(self._named(set(living) - deaf), self._named(deaf))
+
+    def _named(self, keys: set[str]) -> tuple[Replica, ...]:
+        return tuple(sorted((self._replicas[key] for key in keys), key=lambda each: each.name))
+
+    def _is_deaf(self, key: str) -> bool:
+        """Tell whether it is far behind; whoever was seen first, or knew more, just now is not."""
+        since_s = self._clock.monotonic() - DEAF_S
+        while self._news and self._news[0][0] <= since_s:
+            # The last, not the highest: versions begin again where etcd was restored.
+            self._old_news = self._news.popleft()[1]
+        behind = _known(self._replicas[key]) < self._old_news
+        return behind and self._advanced_s[key] <= since_s
 
     def asked(self, binding: Binding) -> Asked:
         """Tell whether any of them was asked about a pod."""
@@ -171,6 +223,7 @@ class Extenders:
     def _bury(self, lease: LeaseRecord) -> None:
         """Remember the last word of one that is gone, as long as anybody may ask for it."""
         self._renewed_s.pop(lease.key, None)
+        self._advanced_s.pop(lease.key, None)
         since_s = self._clock.now() - _REMEMBERED_S
         self._gone = {key: each for key, each in self._gone.items() if each.told_s >= since_s}
         if (found := self._replicas.pop(lease.key, None)) is not None:
@@ -183,10 +236,22 @@ class Guidance(msgspec.Struct, frozen=True, kw_only=True):
     view: ExtenderView
     scheduler: str
     allow_sampling: bool
+    now_s: float
 
 
 def an_extender_is_alive(asked: Guidance) -> Refusal | None:
-    return None if asked.view.live else _NO_EXTENDER
+    return None if asked.view.live or asked.view.deaf else _NO_EXTENDER
+
+
+def the_asked_extender_hears(asked: Guidance) -> Refusal | None:
+    """What an extender does not know of it does not steer, and it may be the one that is asked."""
+    found = asked.view.asked_in_vain(asked.scheduler, asked.now_s)
+    if found is not None:
+        words = f"{asked.scheduler} asks extender {found.name}, which {_DEAF}"
+        return Refusal("DeafExtender", words, for_good=False)
+    if asked.view.live or not asked.view.deaf:
+        return None
+    return Refusal("DeafExtender", "; ".join(asked.view.left_out()), for_good=False)
 
 
 def enough_nodes_are_shown(asked: Guidance) -> Refusal | None:
@@ -199,6 +264,7 @@ def enough_nodes_are_shown(asked: Guidance) -> Refusal | None:
 
 GUIDANCE: Final[tuple[Callable[[Guidance], Refusal | None], ...]] = (
     an_extender_is_alive,
+    the_asked_extender_hears,
     enough_nodes_are_shown,
 )
 """What moves for load need of the extenders; emptying a node needs nothing of them."""

@@ -30,6 +30,7 @@ from rebalancer.strategies.participation import CONTROL_PLANE_LABELS
 from rebalancer.strategies.pools import percent_now
 from rebalancer.strategies.resource_optimization import allowed
 from rebalancer.strategies.words import NAMES
+from rebalancer.under_way import lingers
 
 FEW_REPLICAS: Final = 4
 """Below so many replicas, one of them moves at a time."""
@@ -61,6 +62,10 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def purpose(self) -> Purpose:
         return purpose_of(self.migration)
+
+    def soon_over(self) -> list[MigrationRecord]:
+        """Return those ahead whose outcome can be waited for: a pod may drain for hours."""
+        return [m for m in self.ahead if not lingers(m, self.snapshot, self.now_s)]
 
 
 def ahead_of(
@@ -234,7 +239,7 @@ def canary(start: Start) -> Refusal | None:
     """Until the scheduler is known to ask an extender, one move at a time finds out."""
     if start.purpose is not Purpose.LOAD or start.guided or not start.config.require_extender:
         return None
-    if not any(purpose_of(m) is Purpose.LOAD for m in start.ahead):
+    if not any(purpose_of(m) is Purpose.LOAD for m in start.soon_over()):
         return None
     name = start.pod.shape.scheduler_name
     words = f"{name} has not asked an extender yet, so one move at a time tries"

@@ -73,10 +73,13 @@ class SteeringRules:
         for lease in state.snapshot().leases.values():
             self._extenders.told(None, lease)
         state.leases.listen(self._extenders.told)
+        for known in state.snapshot().migrations.values():
+            self._extenders.heard_of(None, known)
+        state.migrations.listen(self._extenders.heard_of)
         self._look: Context | None = None
         self._begun: set[str] = set()
         self._put_off: dict[str, str] = {}
-        self._differing: tuple[str, ...] = ()
+        self._warned: dict[str, tuple[str, ...]] = {}
         self._histories: dict[Purpose, _Kept] = {}
         self._breaker_open = metrics.gauge(
             "breaker_open", "1 while moves are stopped, 0.5 while one may try.", ("purpose",)
@@ -91,6 +94,9 @@ class SteeringRules:
             "limits_total", "Migrations that had to wait or failed, by reason.", ("limit",)
         )
         self._live = metrics.gauge("extenders_live", "Extenders whose renewal was seen lately.")
+        self._deaf = metrics.gauge(
+            "extenders_deaf", "Extenders that live but do not hear of Migrations any more."
+        )
         self._share = metrics.gauge(
             "extender_share", "Share of the nodes that a scheduler shows.", ("scheduler",)
         )
@@ -198,17 +204,20 @@ class SteeringRules:
     def notes(self) -> tuple[str, ...]:
         """Return what a reader of a plan should know about its chances, and tell metrics."""
         view, config = self._extenders.view(), self._config()
-        self._live.set(len(view.live))
-        differing = view.differing(load_settings_hash(config))
-        self._warn(differing)
-        return (*self._breaker_notes(), *self._extender_notes(), *differing)
+        self._live.set(len(view.live) + len(view.deaf))
+        self._deaf.set(len(view.deaf))
+        differing, left_out = view.differing(load_settings_hash(config)), view.left_out()
+        self._warn("load settings differ", differing)
+        self._warn("extender does not hear", left_out)
+        unheard = (f"{words}; nothing waits for it." for words in left_out)
+        return (*self._breaker_notes(), *self._extender_notes(), *unheard, *differing)
 
     def _reasons(self, start: Start) -> Iterator[Refusal]:
         yield from against(start)
         if start.purpose is Purpose.LOAD and (unmeasured := without_metrics(self._belief())):
             yield unmeasured
         yield from judge(start.pod, self._context(start))
-        ahead = [m for m in start.ahead if purpose_of(m) is start.purpose]
+        ahead = [m for m in start.soon_over() if purpose_of(m) is start.purpose]
         breakers = self._breakers(start.purpose, start.snapshot, start.others)
         yield from breakers.against(start.migration, ahead)
         if start.purpose is Purpose.LOAD and start.config.require_extender:
@@ -245,6 +254,7 @@ class SteeringRules:
             view=self._extenders.view(),
             scheduler=scheduler,
             allow_sampling=self._config().allow_sampling,
+            now_s=self._clock.now(),
         )
 
     def _breakers_now(self, purpose: Purpose) -> Breakers:
@@ -305,14 +315,15 @@ class SteeringRules:
                     yield f"{sampling(scheduler, share)}."
             elif view.live and view.guided(scheduler) is None:
                 yield f"{scheduler} has not asked an extender yet: one move at a time tries."
-        if not view.live:
+        if not view.live and not view.deaf:
             yield "No extender is alive: nobody would steer replacements."
 
-    def _warn(self, differing: tuple[str, ...]) -> None:
-        if differing != self._differing:
-            self._differing = differing
-            for words in differing:
-                log.warning("load settings differ", words=words)
+    def _warn(self, event: str, found: tuple[str, ...]) -> None:
+        """Log what is found once for as long as it is the same."""
+        if found != self._warned.get(event, ()):
+            self._warned[event] = found
+            for words in found:
+                log.warning(event, words=words)
 
     def _count(self, migration: MigrationRecord, refusal: Refusal) -> None:
         """Count a reason once for as long as it is the one that is told."""

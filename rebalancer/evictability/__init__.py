@@ -58,6 +58,7 @@ TEMPLATE_GATES: Final[tuple[Gate, ...]] = (
     owners.replaceable_if_bare,
     owners.movable_if_of_a_job,
     owners.owner_replaces_its_pods,
+    owners.replacement_can_be_steered,
     owners.owners_have_an_end,
     owners.owner_is_there,
     owners.not_surplus,

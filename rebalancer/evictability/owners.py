@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from common.cluster.records import PodRecord
+from common.cluster.replacing import key_of_pod
 from common.cluster.shapes import PodShape
 from common.config import BarePods, Jobs
 from common.contract import GROUP_ANNOTATIONS, GROUP_LABELS
@@ -71,6 +72,17 @@ def owners_have_an_end(pod: PodRecord, context: Context) -> Refusal | None:
         return None
     named = f"{standing.owner.kind} {standing.owner.name}"
     return Refusal("OwnerLoop", f"the owners of its {named} own each other, or are too many")
+
+
+def replacement_can_be_steered(pod: PodRecord, context: Context) -> Refusal | None:
+    """Bind load moves only: without a key the extender does not know whom to steer."""
+    config, standing = context.config, context.replacing(pod)
+    if standing is None or not (context.for_load and config.require_extender):
+        return None
+    if key_of_pod(pod) is not None or (standing.kind == JOB and config.jobs is not Jobs.MOVE):
+        return None
+    words = f"nothing tells which pod of {standing.kind} {standing.owner.name} replaces which"
+    return Refusal("NotSteerable", f"{words}, so its replacement would land by chance")
 
 
 def owner_is_there(pod: PodRecord, context: Context) -> Refusal | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from common.cluster.migrations import ControllerRef, MigrationStatus, PodRef
+from common.cluster.migrations import ControllerRef, MigrationStatus, PodRef, ReplacementRef
 from common.config import RebalancerConfiguration
 from common.kube.leader import ElectionSettings, Elector
 from common.metrics import Metrics
@@ -26,9 +26,9 @@ from simulator import build
 from tests.support.clock import FakeClock
 from tests.support.daemon_parts import Stage
 from tests.support.lease_api import DirectClient, MemoryApi
-from tests.support.migrations import migration, spec_of
+from tests.support.migrations import controller, migration, spec_of
 from tests.support.planner_world import PlannerWorld
-from tests.support.wire import wire_node
+from tests.support.wire import wire_node, wire_pod
 
 QUICK = {
     "enabledStrategies": ["ResourceOptimization", "NodeMaintenance"],
@@ -248,6 +248,55 @@ async def test_a_changed_configuration_is_looked_at_at_once() -> None:
         stage.bell.ring(Due.CHANGED)
         await stage.advance(0)
         assert stage.total("cycles_total", result="done") == 2
+
+
+def with_a_slow_drain(*, evicted_s: float, **given: Any) -> Stage:
+    """Return a stage whose pool is to be leveled, while a pod of it drains elsewhere."""
+    stage = hot(enabledStrategies=["LoadBalancing"], imbalanceThreshold=45.0)
+    world = stage.world
+    world.node("source")
+    world.node("target")
+    world.pod("slow", "source", 30.0, kind="StatefulSet", replicas=40)
+    world.pod("other", "target", 30.0, replicas=40)
+    [old] = [pod for pod in world.state.snapshot().pods.values() if pod.name == "slow"]
+    leaves = build.pod("slow", node="source", spec={"terminationGracePeriodSeconds": 7200})
+    ends = datetime.fromtimestamp(stage.clock.now() + 7200 - evicted_s, UTC).isoformat()
+    times: dict[str, Any] = {"creationTimestamp": "2026-11-16T08:00:00Z", "deletionTimestamp": ends}
+    world.state.pods.upsert(wire_pod(leaves, uid=old.uid, **times))
+    evicted = datetime.fromtimestamp(stage.clock.now() - evicted_s, UTC)
+    status = MigrationStatus(phase="InProgress", evicted_at=evicted, **given)
+    spec = spec_of(
+        pod=PodRef(namespace="default", name="slow", uid=old.uid),
+        controller=controller("StatefulSet", "slow"),
+        source="source",
+        target="target",
+        alternatives=(),
+        deadline=datetime.fromtimestamp(stage.clock.now() + 7500, UTC),
+    )
+    world.state.migrations.upsert(migration(spec, created=evicted, status=status))
+    stage.measure()
+    return stage
+
+
+async def begun_after_a_while(stage: Stage) -> list[str]:
+    async with stage.running():
+        for _ in range(8):
+            await stage.advance(15)
+            stage.measure()
+        return stage.begun
+
+
+async def test_a_pod_that_drains_for_hours_does_not_keep_its_pool_from_being_leveled() -> None:
+    assert await begun_after_a_while(with_a_slow_drain(evicted_s=120)) == ["big to low"]
+
+
+async def test_right_after_an_eviction_the_pool_rests() -> None:
+    assert await begun_after_a_while(with_a_slow_drain(evicted_s=-10)) == []
+
+
+async def test_a_pool_rests_when_the_replacement_of_a_slow_pod_has_come() -> None:
+    found = ReplacementRef(name="slow", uid="new", node="target")
+    assert await begun_after_a_while(with_a_slow_drain(evicted_s=120, replacement=found)) == []
 
 
 async def test_moves_under_way_count_as_done() -> None:

@@ -25,6 +25,7 @@ from tests.support.steering_world import (
     config_of,
     lease_record_of,
     load_cases,
+    record_of,
 )
 
 CASES = load_cases("extenders")
@@ -39,6 +40,10 @@ async def played(row: dict[str, Any]) -> tuple[ExtenderView, float]:
     for step in row["steps"]:
         if "wait" in step:
             await clock.advance(step["wait"])
+        elif "migration" in step:
+            made = record_of({"pod": f"pod-{step['migration']}"})
+            news = replace(made, resource_version=step["migration"])
+            extenders.heard_of(None, news)
         elif "gone" in step:
             extenders.told(known.pop(step["gone"]), None)
         else:
@@ -60,6 +65,7 @@ async def test_what_the_leases_say(case: SteeringCase) -> None:
     row = case.row
     view, now_s = await played(row)
     assert [replica.name for replica in view.live] == row["live"]
+    assert [replica.name for replica in view.deaf] == row.get("deaf", [])
     assert said(view.acknowledged(VERSION)) == row.get("not_acknowledged", {})
     assert view.share(SCHEDULER) == row.get("share", 1.0)
     if "asked" in row:
@@ -70,15 +76,18 @@ async def test_what_the_leases_say(case: SteeringCase) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 async def test_whether_a_replacement_would_be_steered(case: SteeringCase) -> None:
-    view, _ = await played(case.row)
+    view, now_s = await played(case.row)
     allow = case.row.get("allow_sampling", False)
-    asked = Guidance(view=view, scheduler=SCHEDULER, allow_sampling=allow)
+    asked = Guidance(view=view, scheduler=SCHEDULER, allow_sampling=allow, now_s=now_s)
     assert said(unsteered(asked)) == case.row.get("unsteered", {})
 
 
 async def test_every_rule_of_guidance_refuses_something() -> None:
-    views = [(await played(case.row))[0] for case in CASES]
-    asked = [Guidance(view=v, scheduler=SCHEDULER, allow_sampling=False) for v in views]
+    views = [await played(case.row) for case in CASES]
+    asked = [
+        Guidance(view=view, scheduler=SCHEDULER, allow_sampling=False, now_s=now_s)
+        for view, now_s in views
+    ]
     assert all(any(rule(each) for each in asked) for rule in GUIDANCE)
 
 
