@@ -19,7 +19,7 @@ from common.clock import SYSTEM
 from common.cluster.migrations import MigrationRecord
 from common.cluster.reader import MIGRATION_READING, READINGS, ClusterReader, lease_reading
 from common.cluster.records import PodRecord
-from common.config import Mode, RebalancerConfiguration
+from common.config import Duration, Mode, RebalancerConfiguration
 from common.contract import API_VERSION
 from common.kube.client import KubeClient, connect
 from common.kube.events import EventSettings, Recorder
@@ -249,6 +249,11 @@ class MigrationStand:
         """Create a Migration; return its name."""
         made = self.cluster.store.create(MIGRATIONS, manifest(pod, target, lasts_s=lasts_s, **spec))
         return str(made["metadata"]["name"])
+
+    def give(self, seconds: float) -> None:
+        """Let replacements take no longer than this, counted from the eviction."""
+        given = Duration(f"{seconds:g}s")
+        self.config = self.config.model_copy(update={"migration_deadline": given})
 
     def only(self, *nodes: str) -> None:
         """Let the scheduler use these nodes only."""

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from common.clock import SYSTEM
 from common.config import RebalancerConfiguration
 from common.contract import TEMPORARY_PDB_LABEL
 from common.kube.resources import DEPLOYMENTS, MIGRATIONS, NODES, PDBS, PODS, STATEFULSETS
+from common.kube.timestamps import parse_time
 from rebalancer.migration import Wait
 from rebalancer.reasons import Refusal
 from simulator import build
@@ -103,12 +105,44 @@ async def test_a_replacement_that_never_gets_a_node_fails_at_the_deadline(tmp_pa
     async with migrating(tmp_path, build.deployment("web", 2)) as stand:
         victim = (await stand.until_ready(2))[0]
         stand.only()
+        stand.give(2.0)
         async with stand.controller():
-            name = stand.plan(victim, stand.others(victim)[0], lasts_s=8.0)
+            name = stand.plan(victim, stand.others(victim)[0])
             [status] = await stand.until_ended(name)
         assert closed(status) == ("Failed", "", "DeadlineExceeded")
         assert "evictedAt" in status
         assert stand.guard.released == [name]
+
+
+async def test_with_too_little_time_left_nothing_is_evicted(tmp_path: Path) -> None:
+    async with migrating(tmp_path, build.deployment("web", 2)) as stand:
+        victim = (await stand.until_ready(2))[0]
+        busy = Refusal("Busy", "others go first", for_good=False)
+        stand.steering.refusal = lambda _: busy
+        async with stand.controller():
+            name = stand.plan(victim, stand.others(victim)[0], lasts_s=4.0)
+            due_s = parse_time(stand.migration(name)["spec"]["deadline"])
+            await stand.until(lambda: SYSTEM.now() > due_s - 0.7, "little time is left")
+            stand.steering.refusal = lambda _: None
+            [status] = await stand.until_ended(name)
+        assert closed(status) == ("Failed", "", "DeadlineExceeded")
+        assert stand.deletions == []
+        assert "evictedAt" not in status
+
+
+async def test_a_replacement_has_its_whole_time_from_the_eviction_on(tmp_path: Path) -> None:
+    async with migrating(tmp_path, build.deployment("web", 2)) as stand:
+        victim = (await stand.until_ready(2))[0]
+        target = stand.others(victim)[0]
+        stand.only()
+        async with stand.controller():
+            name = stand.plan(victim, target, lasts_s=4.0)
+            due_s = parse_time(stand.migration(name)["spec"]["deadline"])
+            await stand.until(lambda: SYSTEM.now() > due_s + 0.5, "the first deadline has passed")
+            stand.only(target)
+            [status] = await stand.until_ended(name)
+        assert closed(status)[:2] == ("Completed", "AsPlanned")
+        assert parse_time(status["replacementDeadline"]) > due_s
 
 
 async def test_a_replacement_that_its_kubelet_rejects_is_a_failure(tmp_path: Path) -> None:
@@ -145,7 +179,8 @@ async def test_the_namesake_of_a_pod_that_is_gone_is_never_evicted(tmp_path: Pat
         stand.cluster.store.delete(PODS, old["metadata"]["name"], namespace="default", options=now)
         await stand.until_ready(2)
         async with stand.controller():
-            name = stand.plan(old, stand.others(old)[0], lasts_s=4.0)
+            stand.give(2.0)
+            name = stand.plan(old, stand.others(old)[0])
             [status] = await stand.until_ended(name)
             assert stand.figure("evictions_total", result="accepted") == 0
             assert stand.figure("evictions_total", result="gone") == 1

@@ -132,8 +132,9 @@ async def test_a_deadline_does_not_fail_a_move_that_only_lacks_evidence(tmp_path
     async with one_to_move(tmp_path) as (stand, victim, target):
         stand.settings = replace(QUICK, guidance_s=3600.0)
         stand.steering.evidence = Asked.UNTOLD
+        stand.give(4.0)
         async with stand.controller():
-            [status] = await stand.until_ended(stand.plan(victim, target, lasts_s=8.0))
+            [status] = await stand.until_ended(stand.plan(victim, target))
         assert ways(status) == ("Completed", "AsPlanned")
 
 
