@@ -252,12 +252,12 @@ async def test_a_changed_configuration_is_looked_at_at_once() -> None:
 
 def with_a_slow_drain(*, evicted_s: float, **given: Any) -> Stage:
     """Return a stage whose pool is to be leveled, while a pod of it drains elsewhere."""
-    stage = hot(enabledStrategies=["LoadBalancing"], imbalanceThreshold=45.0)
+    stage = hot(enabledStrategies=["LoadBalancing"], imbalanceThreshold=55.0)
     world = stage.world
     world.node("source")
     world.node("target")
     world.pod("slow", "source", 30.0, kind="StatefulSet", replicas=40)
-    world.pod("other", "target", 30.0, replicas=40)
+    world.pod("other", "target", 10.0, replicas=40)
     [old] = [pod for pod in world.state.snapshot().pods.values() if pod.name == "slow"]
     leaves = build.pod("slow", node="source", spec={"terminationGracePeriodSeconds": 7200})
     ends = datetime.fromtimestamp(stage.clock.now() + 7200 - evicted_s, UTC).isoformat()
