@@ -168,8 +168,7 @@ def _answer(
     verdict = f"{request.url.path.lstrip('/')} check {'failed' if failed else 'passed'}"
     listed = failed or "verbose" in request.query_params
     lines = [*map(str, findings), *told, *facts, verdict] if listed else ["ok", *told]
-    text = "".join(f"{visible(line)}
-" for line in lines)
+    text = "".join(f"{visible(line)}\n" for line in lines)
     return PlainTextResponse(text, status_code=503 if failed else 200, headers=HEADERS)
 
 

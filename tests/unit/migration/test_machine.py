@@ -40,7 +40,7 @@ def test_the_step_that_was_missing_tells_that_the_maintenance_ended() -> None:
     assert found.step is Step.EVICTED
 
 
-LATE = {"spec": {"deadline": "2026-11-16T08:59:59Z"}}
+LATE = {"spec": {"deadline": "2026-11-16T08:59:59Z"}, "evicted": 60}
 FOUND = {"replacement": {"name": "web-d", "uid": "web-d", "node": "n4"}}
 
 
