@@ -20,13 +20,11 @@ import msgspec
 
 from common.cluster.migrations import MigrationRecord, Step
 from common.cluster.records import NodeName, PodUid
-from common.cluster.snapshot import Snapshot
 from common.config import Mode, RebalancerConfiguration, Strategy
 from common.load import Load, LoadView
 from rebalancer.evictability import took_place
 from rebalancer.planner import Move, Plan
 from rebalancer.reasons import Refusal
-from rebalancer.under_way import lingers
 
 MAINTENANCE: Final = "Maintenance"
 SPREAD: Final = "Spread"
@@ -152,15 +150,6 @@ class Resting(msgspec.Struct, frozen=True):
         pool = next((names for names in self.pools.values() if move.source in names), ())
         moving = self.touched.intersection(pool)
         return _busy(min(moving)) if moving else None
-
-
-def in_motion(snapshot: Snapshot, now_s: float) -> list[MigrationRecord]:
-    """Return the open Migrations that change what their nodes use.
-
-    A pod that drains for hours changes nothing meanwhile, and must not hold up its whole pool.
-    """
-    known = snapshot.migrations.values()
-    return [m for m in known if m.open and not lingers(m, snapshot, now_s)]
 
 
 def _busy(node: NodeName) -> Refusal:

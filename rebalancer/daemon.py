@@ -37,7 +37,6 @@ from rebalancer.choosing import (
     Objection,
     Resting,
     choose,
-    in_motion,
     nodes_of,
     not_migrating,
     only_measured_anew,
@@ -47,6 +46,7 @@ from rebalancer.choosing import (
     touched_by,
 )
 from rebalancer.deciding import Decision
+from rebalancer.draining import in_motion
 from rebalancer.episode import EpisodeBook
 from rebalancer.planner import Move, Plan
 from rebalancer.reasons import Refusal

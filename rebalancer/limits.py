@@ -22,6 +22,7 @@ from common.cluster.snapshot import Snapshot
 from common.config import Mode, RebalancerConfiguration, Strategy
 from common.contract import under_maintenance
 from common.load import NodeLoad
+from rebalancer.draining import lingers
 from rebalancer.evictability import Purpose, took_place
 from rebalancer.goals import MARGIN, Ceiling, Dimension
 from rebalancer.pod_starts import starts_no_pods
@@ -30,7 +31,6 @@ from rebalancer.strategies.participation import CONTROL_PLANE_LABELS
 from rebalancer.strategies.pools import percent_now
 from rebalancer.strategies.resource_optimization import allowed
 from rebalancer.strategies.words import NAMES
-from rebalancer.under_way import lingers
 
 FEW_REPLICAS: Final = 4
 """Below so many replicas, one of them moves at a time."""

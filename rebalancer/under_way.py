@@ -10,16 +10,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator
-from typing import Final
 
 from common.cluster.migrations import MigrationRecord
 from common.cluster.records import NodeName, PodRecord
 from common.cluster.snapshot import Snapshot
 from common.load import Load, LoadView, NodeLoad
 from common.observer import Belief
-
-LINGERS_S: Final = 120.0
-"""So long after an eviction the samples of two windows are in."""
 
 
 def as_if_done(belief: Belief, migrations: Iterable[MigrationRecord] | None = None) -> LoadView:
@@ -41,18 +37,6 @@ def on_their_way(snapshot: Snapshot) -> Iterator[MigrationRecord]:
     for migration in snapshot.migrations.values():
         if migration.open and not _has_arrived(migration, snapshot):
             yield migration
-
-
-def lingers(migration: MigrationRecord, snapshot: Snapshot, now_s: float) -> bool:
-    """Tell whether a move only waits for its pod to end, and has done so for a while.
-
-    A pod may drain for hours, and a StatefulSet makes no other before it is gone. Meanwhile
-    nothing changes that samples would not show, so the nodes are at rest.
-    """
-    if not migration.open or migration.evicted_s is None or migration.replacement_uid:
-        return False
-    pod = snapshot.pods.get(migration.pod_uid)
-    return pod is not None and pod.terminating and now_s - migration.evicted_s >= LINGERS_S
 
 
 def target_with(

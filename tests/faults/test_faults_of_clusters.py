@@ -43,6 +43,10 @@ def other_than(pod: dict[str, Any]) -> str:
     return "node-1" if pod["spec"]["nodeName"] != "node-1" else "node-2"
 
 
+BRIEF = f"{SOON_S:g}s"
+"""As long as replacements may take, from the eviction on."""
+
+
 def soon(loop: Loop) -> dict[str, Any]:
     return {"deadline": micro_time(loop.clock.now() + SOON_S)}
 
@@ -53,31 +57,38 @@ def never_ends(make: Callable[..., Manifest]) -> Manifest:
     return make("web", 3, annotations={STOP_AFTER: "10h"}, spec=spec)
 
 
-@pytest.mark.parametrize(
-    ("make", "ending"),
-    [(build.deployment, "AsPlanned"), (build.stateful_set, "DeadlineExceeded")],
-)
-async def test_an_evicted_pod_that_never_ends_is_evicted_once(
-    make: Callable[..., Manifest], ending: str, tmp_path: Path
-) -> None:
-    async with closed_loop(tmp_path, never_ends(make)) as loop, loop.rebalancer() as health:
+async def test_an_evicted_pod_that_never_ends_is_evicted_once(tmp_path: Path) -> None:
+    web = never_ends(build.deployment)
+    async with closed_loop(tmp_path, web) as loop, loop.rebalancer() as health:
         pod = (await loop.until_ready("web", 3))[0]
-        deadline = soon(loop) if ending == "DeadlineExceeded" else {}
-        name = loop.plan(pod, other_than(pod), **deadline)
+        name = loop.plan(pod, other_than(pod))
         await loop.until_ended(name)
         await loop.cycles(health, 3)
-    assert loop.outcomes() == [ending]
+    assert loop.outcomes() == ["AsPlanned"]
     assert loop.witness.evicted == [name]
+
+
+async def test_a_move_waits_for_a_pod_of_a_set_as_long_as_its_grace(tmp_path: Path) -> None:
+    web = never_ends(build.stateful_set)
+    async with closed_loop(tmp_path, web) as loop, loop.rebalancer() as health:
+        pod = (await loop.until_ready("web", 3))[0]
+        name = loop.plan(pod, other_than(pod), **soon(loop))
+        await loop.until_says(name, "Replaced", "NoReplacementYet")
+        await loop.clock.sleep(SOON_S)
+        await loop.cycles(health, 3)
+        assert loop.status(name)["phase"] == "InProgress", "its deadline counted until then"
+        assert loop.witness.evicted == [name]
+        loop.store.delete(MIGRATIONS, name)
 
 
 async def test_a_replacement_that_finds_no_node_ends_the_move_at_its_deadline(
     tmp_path: Path,
 ) -> None:
-    async with closed_loop(tmp_path, WEB) as loop, loop.rebalancer():
+    async with closed_loop(tmp_path, WEB) as loop, loop.rebalancer(migrationDeadline=BRIEF):
         pod = (await loop.until_ready("web", 4))[0]
         nodes = loop.cluster.node_names()
         loop.when_evicted(lambda: loop.cordon(*nodes))
-        name = loop.plan(pod, other_than(pod), **soon(loop))
+        name = loop.plan(pod, other_than(pod))
         await loop.until_says(name, "Replaced", "ReplacementPending")
         [status] = await loop.until_ended(name)
         loop.cordon(*nodes, on=False)
@@ -259,7 +270,10 @@ async def test_a_node_that_dies_while_it_receives_costs_one_eviction(tmp_path: P
     lost = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"}
     spec = {"tolerations": [{**lost, "tolerationSeconds": 600}]}
     web = build.deployment("web", 4, spec=spec)
-    async with closed_loop(tmp_path, web) as loop, loop.rebalancer() as health:
+    async with (
+        closed_loop(tmp_path, web) as loop,
+        loop.rebalancer(migrationDeadline=BRIEF) as health,
+    ):
         pod = (await loop.until_ready("web", 4))[0]
         target = other_than(pod)
 
@@ -268,7 +282,7 @@ async def test_a_node_that_dies_while_it_receives_costs_one_eviction(tmp_path: P
 
         die = partial(loop.cluster.faults.inject, NodeDeath(node=target))
         loop.when_evicted(lambda: loop.when(PODS, begins_there, die))
-        name = loop.plan(pod, target, **soon(loop))
+        name = loop.plan(pod, target)
         [status] = await loop.until_ended(name)
         assert status["replacement"]["node"] == target
         ready = await loop.until_ready("web", 4)
@@ -417,14 +431,14 @@ async def test_moves_that_go_wrong_stop_the_others_until_one_has_gone_well(tmp_p
     apps = [build.deployment(app, 4) for app in ("web", "shop", "api")]
     async with (
         closed_loop(tmp_path, *apps) as loop,
-        loop.rebalancer(breaker=breaker, workloadCooldown="0s"),
+        loop.rebalancer(breaker=breaker, workloadCooldown="0s", migrationDeadline=BRIEF),
     ):
         await loop.until_ready("api", 4)
         # Of two workloads: one that is short of pods gives no more away.
         both = [await loop.until_ready(app, 4) for app in ("web", "shop")]
         pods = [next(pod for pod in found if not on(pod, "node-2")) for found in both]
         slow = loop.cluster.faults.inject(SlowStarts(node="node-2", factor=1_000.0))
-        wrong = await loop.until_ended(*[loop.plan(pod, "node-2", **soon(loop)) for pod in pods])
+        wrong = await loop.until_ended(*[loop.plan(pod, "node-2") for pod in pods])
         loop.cluster.faults.withdraw(slow)
         assert loop.outcomes() == ["DeadlineExceeded"] * 2
         assert all("evictedAt" in status for status in wrong)

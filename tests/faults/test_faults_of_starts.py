@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from common.kube.resources import EVENTS
-from common.kube.timestamps import micro_time
 from simulator import build
 from simulator.faults import ImagePulls
 from tests.faults.test_faults_of_metrics import plan_at
@@ -32,9 +31,9 @@ async def test_a_failed_move_says_why_its_replacement_did_not_start(tmp_path: Pa
         tmp_path, build.deployment("web", 4), places={"web": ["node-0"] * 4}
     ) as loop:
         loop.cluster.faults.inject(ImagePulls(node=BROKEN))
-        async with loop.rebalancer():
+        async with loop.rebalancer(migrationDeadline="30s"):
             [pod, *_] = loop.on("node-0")
-            name = loop.plan(pod, BROKEN, deadline=micro_time(loop.clock.now() + 30.0))
+            name = loop.plan(pod, BROKEN)
             await loop.until_says(name, "Ready", "ImagePullBackOff")
             [status] = await loop.until_ended(name)
             assert status["phase"] == "Failed"
