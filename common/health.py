@@ -38,8 +38,10 @@ Check = Callable[[], str | None]
 Endpoint = Callable[[Request], Any]
 
 LIMITS: Final = Limits()
-_APART_S: Final = 0.005
-_RENDERINGS_APART_S: Final = 0.1
+# What probes and scrapes ask for in a minute is within the burst; the rest is for a flood.
+_BURST: Final = 20
+_APART_S: Final = 0.01
+_RENDERINGS_APART_S: Final = 0.25
 # No other address of 127.0.0.0/8: Istio's sidecar hands on what comes from outside as 127.0.0.6.
 _LOOPBACK: Final = (ipaddress.IPv4Address("127.0.0.1"), ipaddress.IPv6Address("::1"))
 _PASSED_ON: Final = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto")
@@ -76,7 +78,7 @@ class Health:
                 Route("/metrics", self._render),
             ]
         )
-        self._turns = Turns(_APART_S)
+        self._turns = Turns(_APART_S, burst=_BURST)
 
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request when it is its turn; an ASGI application."""
@@ -136,7 +138,7 @@ class _Rendering:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._starts = Turns(_RENDERINGS_APART_S)
+        self._starts = Turns(_RENDERINGS_APART_S, burst=_BURST)
         self._pieces = Turns()
         self._next: asyncio.Task[bytes] | None = None
 

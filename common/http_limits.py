@@ -131,7 +131,7 @@ class PortState(ServerState):
             return False
         oldest = min(settled, key=lambda each: each.since_s)
         self.count(Excess.CROWDED)
-        oldest.transport.abort()
+        oldest.drop()
         # The loop tells the protocol later; the place is free now.
         self.connections.discard(oldest)
         return True
@@ -175,6 +175,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._message_bytes = 0
         self._excess = Excess.SYNTAX
+        self._running: RequestResponseCycle | None = None
 
     @property
     def idle(self) -> bool:
@@ -258,7 +259,28 @@ class LimitedProtocol(HttpToolsProtocol):
             self.transport.write(_ANSWERS[excess])
             self.transport.close()
         else:
-            self.transport.abort()
+            self.drop()
+
+    def drop(self) -> None:
+        """Close at once; answers that are being worked out are written nowhere."""
+        self._forget_answers()
+        self.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._forget_answers()
+        super().connection_lost(exc)
+
+    def _forget_answers(self) -> None:
+        # uvicorn tells only the last of several requests that the client has gone; an answer to
+        # an earlier one would be an error with a trace in the log.
+        self.pipeline.clear()
+        if self._running is not None:
+            self._running.disconnected = True
+            self._running.message_event.set()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
 
     def _owes_answer(self) -> bool:
         cycle: RequestResponseCycle | None = self.cycle  # None before the first request

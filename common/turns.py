@@ -12,10 +12,14 @@ from collections import deque
 
 
 class Turns:
-    """Lets one waiter go on at a time, at least `apart_s` after the one before."""
+    """Lets one waiter go on per pass, and in the long run one every `apart_s`.
 
-    def __init__(self, apart_s: float = 0.0) -> None:
+    Up to `burst` of them need not keep that distance, if there was none for a while.
+    """
+
+    def __init__(self, apart_s: float = 0.0, *, burst: int = 1) -> None:
         self._apart_s = apart_s
+        self._ahead_s = (burst - 1) * apart_s
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._next_s = 0.0
         self._timer: asyncio.Handle | None = None
@@ -30,7 +34,7 @@ class Turns:
         await turn
 
     def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
-        wait_s = self._next_s - loop.time()
+        wait_s = self._next_s - self._ahead_s - loop.time()
         if wait_s > 0:
             self._timer = loop.call_later(wait_s, self._grant, loop)
         else:
@@ -42,7 +46,7 @@ class Turns:
             turn = self._waiting.popleft()
             if not turn.done():  # else the client has gone
                 turn.set_result(None)
-                self._next_s = loop.time() + self._apart_s
+                self._next_s = max(self._next_s, loop.time()) + self._apart_s
                 break
         if self._waiting:
             self._schedule(loop)

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import httpx
 import pytest
 import structlog
+import uvloop
 
 from common.http_limits import Limits, PortState, refusals
 from common.http_server import Server, address_of, listen, serving
 from common.metrics import Metrics
 from tests.support.certificates import Authority
+from tests.support.extender_stand import eventually
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -363,3 +365,28 @@ async def test_tls_that_is_never_agreed_on_is_given_up_and_takes_no_place_for_ev
 def _where(port: Port) -> tuple[str, int]:
     host, _, number = port.address.rpartition(":")
     return host, int(number)
+
+
+@pytest.mark.parametrize("requests", [1, 3, 20])
+def test_a_client_that_sends_ahead_and_leaves_makes_no_noise(
+    requests: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def leave() -> None:
+        go_on = asyncio.Event()
+
+        async def slowly(_: Receive) -> None:
+            await go_on.wait()
+
+        async with served(handle=slowly) as port:
+            async with line_to(port) as line:
+                await line.send(GET * requests)
+                await eventually(lambda: port.seen, "a request is being answered")
+            if requests != 3:  # with some sent ahead it is not read on until they are answered
+                await eventually(lambda: not port.state.connections, "it is known to be gone")
+            go_on.set()
+            await eventually(lambda: not port.state.connections, "nothing is left of the client")
+            await eventually(lambda: not port.state.tasks, "nothing is being answered")
+
+    # On the loop of our programs, where writing to a closed connection is an error.
+    uvloop.run(leave())
+    assert [record for record in caplog.records if record.levelname != "INFO"] == []

@@ -33,3 +33,13 @@ async def test_who_left_the_queue_takes_no_turn() -> None:
         task.cancel()
     await last
     assert all(task.cancelled() or task.done() for task in gone)
+
+
+async def test_a_burst_needs_no_distance_and_what_follows_does() -> None:
+    turns = Turns(3_600.0, burst=5)
+    for _ in range(5):
+        await turns.take()
+    late = asyncio.create_task(turns.take())
+    await asyncio.wait([late], timeout=0.01)
+    assert not late.done()
+    late.cancel()
