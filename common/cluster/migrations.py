@@ -358,7 +358,13 @@ def migration_record(wire: Migration, shared: Interner) -> MigrationRecord:
 
 
 def _kind(named: ControllerRef | None) -> str:
-    """Return a kind as `ControllerId` has it; the group was judged before it was written."""
-    if named is None or named.kind in CONTROLLER_GROUPS:
-        return named.kind if named is not None else ""
-    return kind_name(named.api_version, named.kind)
+    """Return a kind as `ControllerId` has it.
+
+    Which of Kubernetes' own groups it is of was judged before it was written; a kind of the
+    same name by someone else, such as a StatefulSet of OpenKruise, is another one.
+    """
+    if named is None:
+        return ""
+    group = named.api_version.rpartition("/")[0]
+    own = named.kind in CONTROLLER_GROUPS and group in CONTROLLER_GROUPS.values()
+    return named.kind if own else kind_name(named.api_version, named.kind)

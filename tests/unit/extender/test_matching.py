@@ -8,6 +8,7 @@ import pytest
 
 from common.cluster.interning import Interner
 from common.cluster.migrations import (
+    ControllerRef,
     MigrationRecord,
     MigrationStatus,
     PodRef,
@@ -64,6 +65,8 @@ def pod(
     [
         (plan(), pod(), True),
         (plan(), pod(owner="c-2"), False),
+        (plan(), pod(namespace="thief"), False),
+        (plan(), pod("ReplicationController"), False),
         (plan(), pod(controls=False), False),
         (plan("ReplicationController"), pod("ReplicationController"), True),
         (plan("StatefulSet"), pod("StatefulSet", name="web-1"), True),
@@ -92,6 +95,15 @@ def test_what_cannot_be_recognised_has_no_key(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["Job", "DaemonSet", "CloneSet"])
 def test_pods_that_cannot_be_recognised_have_no_key(kind: str) -> None:
     assert key_of_pod(pod(kind)) is None
+
+
+def test_a_kind_of_the_same_name_by_someone_else_is_another_kind() -> None:
+    kruise = ControllerRef(
+        api_version="apps.kruise.io/v1beta1", kind="StatefulSet", name="web", uid="c-1"
+    )
+    found = plan("StatefulSet", controller=kruise)
+    assert found.controller_kind == "StatefulSet.apps.kruise.io"
+    assert key_of_migration(found) is None
 
 
 AT_30 = {"created": START.replace(second=30)}

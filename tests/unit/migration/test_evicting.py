@@ -109,7 +109,8 @@ async def test_what_an_older_move_was_promised_is_not_asked_for() -> None:
 async def test_a_guard_whose_time_was_over_is_made_again_before_the_eviction(stands: bool) -> None:
     ours = {"status": TWO_LEFT, "labels": {TEMPORARY_PDB_LABEL: "web"}}
     said = {"Protected": ["True", GUARDED]}
-    row = {"budgets": {"web": ours} if stands else {}, "done": "all before", "said": said}
+    budgets = {"web-rescheduler-pdb": ours} if stands else {}
+    row = {"budgets": budgets, "done": "all before", "said": said}
     hands = evicting(Answer(Result.ACCEPTED, "the Eviction API took it"), clock_of_scenes())
     guard = hands._guard
     assert isinstance(guard, NoGuard)
