@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -55,6 +55,7 @@ STUCK_S: Final = 300.0
 
 _CODE: Final = re.compile(r"[A-Z][A-Za-z0-9]{0,127}", re.ASCII)
 _IMAGE_CHARACTERS: Final = 200
+_ENOUGH: Final = 2
 
 
 def why_not_started(pod: PodRecord) -> Refusal:
@@ -154,7 +155,11 @@ def _collected(
 ) -> dict[NodeName, list[StartFailure]]:
     """Return what failed on each node since a pod last started there."""
     found: dict[NodeName, list[StartFailure]] = defaultdict(list)
-    pods = [pod for pod in _stalled(snapshot) if _at_fault(pod, now_s)]
+    pods = [
+        pod
+        for pod in snapshot.stalled.values()
+        if pod.node in snapshot.nodes and _at_fault(pod, now_s)
+    ]
     running = _where_running(snapshot, {_most_telling(pod.stalled).image for pod in pods})
     for pod in pods:
         found[pod.node].append(_failed_pod(pod, running))
@@ -167,32 +172,32 @@ def _collected(
     return found
 
 
-def _stalled(snapshot: Snapshot) -> Iterator[PodRecord]:
-    for view in snapshot.nodes.values():
-        for pod in view.pods.values():
-            if pod.stalled and not pod.terminating and not pod.finished:
-                yield pod
-
-
 def _at_fault(pod: PodRecord, now_s: float) -> bool:
     """Tell whether a node may be why this pod does not start."""
     reason = _most_telling(pod.stalled).reason
     return reason in OF_THE_NODE or (reason in CREATING and now_s - _came_s(pod) >= STUCK_S)
 
 
-def _where_running(snapshot: Snapshot, wanted: Collection[str]) -> dict[str, set[NodeName]]:
-    """Return the nodes where containers with these images run."""
-    found: dict[str, set[NodeName]] = defaultdict(set)
-    named: dict[int, tuple[str, ...]] = {}
-    for view in snapshot.nodes.values() if wanted else ():
+def _where_running(snapshot: Snapshot, images: Collection[str]) -> dict[str, list[NodeName]]:
+    """Return two nodes for each of these images where containers with it run, if there are so many.
+
+    One of two is another node, whichever is asked about.
+    """
+    found: dict[str, list[NodeName]] = {image: [] for image in images}
+    open_, named = set(images), dict[int, tuple[str, ...]]()
+    for name, view in snapshot.nodes.items():
+        if not open_:
+            break
         for pod in view.pods.values():
             # Shapes are interned, and comparing them is slower than asking who they are.
             shape = pod.shape
             if id(shape) not in named:
-                named[id(shape)] = tuple(image for image in shape.images if image in wanted)
+                named[id(shape)] = tuple(image for image in shape.images if image in found)
             for image in named[id(shape)]:
-                if _runs(pod, image):
-                    found[image].add(pod.node)
+                if image in open_ and name not in found[image] and _runs(pod, image):
+                    found[image].append(name)
+                    if len(found[image]) == _ENOUGH:
+                        open_.discard(image)
     return found
 
 
@@ -201,9 +206,9 @@ def _runs(pod: PodRecord, image: str) -> bool:
     return running and all(each.image != image for each in pod.stalled)
 
 
-def _failed_pod(pod: PodRecord, running: Mapping[str, set[NodeName]]) -> StartFailure:
+def _failed_pod(pod: PodRecord, running: Mapping[str, Sequence[NodeName]]) -> StartFailure:
     stalled = _most_telling(pod.stalled)
-    others = running.get(stalled.image, set()) - {pod.node}
+    others = (name for name in running.get(stalled.image, ()) if name != pod.node)
     # What is still being created may wait for a volume of its own: that its image runs
     # elsewhere proves nothing.
     proven = stalled.reason in OF_THE_NODE
@@ -212,7 +217,7 @@ def _failed_pod(pod: PodRecord, running: Mapping[str, set[NodeName]]) -> StartFa
         pod=pod.key,
         reason=stalled.reason,
         since_s=_came_s(pod),
-        runs_on=min(others, default=None) if proven else None,
+        runs_on=next(others, None) if proven else None,
     )
 
 

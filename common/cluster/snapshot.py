@@ -60,6 +60,8 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     pods: Mapping[PodUid, PodRecord]
     pending: Mapping[PodUid, PodRecord]
     """Pods without a node that are neither finished nor terminating."""
+    stalled: Mapping[PodUid, PodRecord]
+    """Pods with a node of which a container does not run, neither finished nor terminating."""
     workloads: Mapping[OwnerUid, WorkloadRecord]
     namespaces: Mapping[str, NamespaceRecord]
     budgets: Mapping[str, BudgetRecord]

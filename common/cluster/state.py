@@ -146,6 +146,7 @@ class ClusterState:
             pods=pods.by_uid.freeze(),
             pods_by_name=pods.records.freeze(),
             pending=pods.pending.freeze(),
+            stalled=pods.stalled.freeze(),
             by_owner=pods.by_owner.freeze(),
             by_namespace=pods.by_namespace.freeze(),
             by_nomination=pods.by_nomination.freeze(),

@@ -245,6 +245,7 @@ class PodTable(Table[Pod, PodRecord]):
         self._seating = seating
         self.by_uid: Final[Shelf[PodUid, PodRecord]] = Shelf()
         self.pending: Final[Shelf[PodUid, PodRecord]] = Shelf()
+        self.stalled: Final[Shelf[PodUid, PodRecord]] = Shelf()
         self.by_owner: Final[Groups[ControllerId, PodUid, PodRecord]] = Groups()
         self.by_namespace: Final[Groups[str, PodUid, PodRecord]] = Groups()
         self.by_nomination: Final[Groups[NodeName, PodUid, PodRecord]] = Groups()
@@ -270,6 +271,8 @@ class PodTable(Table[Pod, PodRecord]):
             return
         if pod.node:
             self._seating.seat(pod)
+            if pod.stalled and not pod.terminating:
+                self.stalled.put(pod.uid, pod)
         elif not pod.terminating:
             self.pending.put(pod.uid, pod)
             if pod.nominated_node:
@@ -285,6 +288,8 @@ class PodTable(Table[Pod, PodRecord]):
             return
         if pod.node:
             self._seating.unseat(pod)
+            if pod.stalled and not pod.terminating:
+                self.stalled.pop(pod.uid)
         elif not pod.terminating:
             self.pending.pop(pod.uid)
             if pod.nominated_node:

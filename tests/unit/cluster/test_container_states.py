@@ -9,6 +9,7 @@ import pytest
 from common.cluster.container_states import StalledContainer
 from common.cluster.interning import Interner
 from common.cluster.records import PodRecord, pod_record
+from common.cluster.state import ClusterState
 from simulator import build
 from tests.support.wire import wire_pod
 
@@ -133,3 +134,20 @@ def test_equal_states_are_one_value_in_memory() -> None:
     shared = Interner()
     first = record(waiting("ErrImagePull"), shared=shared)
     assert record(waiting("ErrImagePull"), shared=shared).stalled is first.stalled
+
+
+def test_a_snapshot_lists_the_pods_that_are_stalled_as_long_as_they_are() -> None:
+    state = ClusterState()
+
+    def listed(container: Any, **metadata: Any) -> list[str]:
+        status = {"containerStatuses": [_status("app", container)]}
+        state.pods.upsert(wire_pod(build.pod("p", node="n"), status=status, **metadata))
+        return [pod.name for pod in state.snapshot().stalled.values()]
+
+    assert listed(waiting("ErrImagePull")) == ["p"]
+    assert listed(RUNNING) == []
+    assert listed(waiting("CrashLoopBackOff")) == ["p"]
+    assert listed(waiting("CrashLoopBackOff"), deletionTimestamp="2026-11-16T09:00:00Z") == []
+    assert listed(waiting("CrashLoopBackOff")) == ["p"]
+    state.pods.delete(wire_pod(build.pod("p", node="n")))
+    assert not state.snapshot().stalled
