@@ -172,7 +172,7 @@ async def test_every_missing_right_is_named(cluster: Cluster, tmp_path: Path) ->
         async with gate:
             code, out, err = await _look("--kubeconfig", str(kubeconfig), "--once", "--wait", "10")
         assert (code, out) == (1, "")
-        assert err.splitlines()[-1].endswith(f"waiting for {plural}")
+        assert f": waiting for {plural} (Forbidden: {plural}" in err.splitlines()[-1]
         assert f'cannot list resource \\"{plural}\\"' in err
 
     await asyncio.gather(*map(check, READINGS))
