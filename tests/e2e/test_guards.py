@@ -12,6 +12,7 @@ import json
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from common.contract import (
     COPY_OF,
     CORDONED_BY,
     EXPIRES,
+    MAINTENANCE_LABEL,
     MIGRATION_ID_LABEL,
     MIGRATION_TIME,
     TEMPORARY_PDB_LABEL,
@@ -31,6 +33,7 @@ from common.kube.errors import ApiError
 from simulator import build
 from tests.support.cluster import RBAC, Cluster
 from tests.support.deploy_render import CONTROL_PLANE, installed, kustomization
+from tests.support.rebalancer_process import rebalancer_as
 from tests.support.stand import Say
 
 pytestmark = pytest.mark.real
@@ -45,6 +48,16 @@ NODE_OWNER = {"apiVersion": "v1", "kind": "Node", "name": "any", "uid": "any"}
 COPY = "rescheduled-app-1800000000"
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 OURS = {"app.kubernetes.io/name": "evenkeel"}
+EMPTYING: Json = {
+    "mode": "act",
+    "enabledStrategies": ["NodeMaintenance"],
+    "usageSource": "requests",
+    "usageInterval": "1s",
+    "reschedulingInterval": "1s",
+    "requireExtender": False,
+    "barePods": "replace",
+    "leaderElection": {"enabled": True, "namespace": "evenkeel"},
+}
 
 
 @dataclass(frozen=True)
@@ -638,17 +651,21 @@ async def refused(
     return {attempt: words for attempt, words in found.items() if words}
 
 
+ONE_OF_EACH = (
+    delete("a", POD),
+    delete("a", NODE),
+    delete("a", f"{PDBS}/theirs"),
+    delete("a", DEPLOYMENT),
+    post("a", LEASES.format("<ns>"), lease("another")),
+)
+
+
 async def in_force(cluster: Cluster, client: KubeClient, names: Mapping[str, str]) -> None:
     """Wait until every policy counts: the API server takes them up one by one."""
-    kinds = [delete("a", POD), delete("a", NODE), delete("a", f"{PDBS}/theirs")]
-    kinds += [delete("a", DEPLOYMENT), post("a", LEASES.format("<ns>"), lease("another"))]
-    for attempt in kinds:
+    for attempt in ONE_OF_EACH:
         trial = replace(attempt, path=f"{attempt.path}?dryRun=All")
-
-        async def guarded(trial: Attempt = trial) -> bool:
-            return is_denied(await told(client, trial, names))
-
-        await cluster.wait(guarded, what=f"{trial.path} is guarded")
+        asked = partial(_denied, client, trial, names)
+        await cluster.wait(asked, what=f"{trial.path} is guarded")
 
 
 async def test_a_stolen_rebalancer_token_can_do_no_more_than_the_rebalancer_does(
@@ -662,6 +679,69 @@ async def test_a_stolen_rebalancer_token_can_do_no_more_than_the_rebalancer_does
         assert await _seen(cluster, names) == before
         assert await refused(client, ALLOWED, names) == {}
         say(f"{len(REFUSED)} abuses of a stolen token refused, {len(ALLOWED)} uses allowed")
+
+
+async def test_with_the_policies_the_rebalancer_does_all_its_work(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    node, *_ = await cluster.add_nodes(4)
+    await cluster.create(
+        [
+            build.deployment("web", 4, namespace=cluster.namespace),
+            build.pod("solo", namespace=cluster.namespace, node=node),
+        ]
+    )
+    await cluster.wait(lambda: _running(cluster, 5), what="all pods run")
+    async with installed(cluster, kustomization(tmp_path / "k", "base", ["bare-pods"])):
+        account = "evenkeel/evenkeel-rebalancer"
+        async with cluster.client(service_account=account) as client:
+            names = {"ns": cluster.namespace, "node": node}
+            await cluster.wait(
+                lambda: _denied(client, patch("a", f"{PODS}/solo", meta(labels={"a": "b"})), names),
+                what="the policies count",
+            )
+        kubeconfig = await cluster.kubeconfig_of(service_account=account)
+        async with rebalancer_as(kubeconfig, tmp_path, settings=EMPTYING) as rebalancer:
+            await rebalancer.announced()
+            await _label(cluster, node, "true")
+            await cluster.wait(lambda: _emptied(cluster, node), 90.0, "the node is emptied")
+            await _label(cluster, node, None)
+            await cluster.wait(lambda: _is_open(cluster, node), what="it takes pods again")
+            counted = await rebalancer.metrics()
+        assert counted.total("temporary_pdbs_total", result="created") >= 1
+        assert counted.total("pod_copies_total", result="created") == 1
+        assert "ValidatingAdmissionPolicy" not in rebalancer.log.read_text()
+
+
+async def _denied(client: KubeClient, attempt: Attempt, names: Mapping[str, str]) -> bool:
+    return is_denied(await told(client, attempt, names))
+
+
+async def _pods(cluster: Cluster) -> list[Json]:
+    path = f"/api/v1/namespaces/{cluster.namespace}/pods"
+    found: list[Json] = (await asyncio.to_thread(cluster.control_plane.api.get, path))["items"]
+    return found
+
+
+async def _running(cluster: Cluster, count: int) -> bool:
+    pods = await _pods(cluster)
+    return len(pods) == count and all(p["status"]["phase"] == "Running" for p in pods)
+
+
+async def _emptied(cluster: Cluster, node: str) -> bool:
+    pods = await _pods(cluster)
+    return all(p["spec"].get("nodeName") != node for p in pods) and await _running(cluster, 5)
+
+
+async def _is_open(cluster: Cluster, node: str) -> bool:
+    found = await asyncio.to_thread(cluster.control_plane.api.get, f"/api/v1/nodes/{node}")
+    return not found["spec"].get("unschedulable")
+
+
+async def _label(cluster: Cluster, node: str, value: str | None) -> None:
+    body = {"metadata": {"labels": {MAINTENANCE_LABEL: value}}}
+    api = cluster.control_plane.api
+    await asyncio.to_thread(api.request, "PATCH", f"/api/v1/nodes/{node}", body, content_type=MERGE)
 
 
 @pytest.mark.parametrize(

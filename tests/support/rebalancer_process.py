@@ -108,6 +108,15 @@ async def rebalancer_with(
     """Start it with exactly these roles, and do not wait for anything."""
     await cluster.bind(USER, *roles)
     kubeconfig = await cluster.kubeconfig_of(user=USER)
+    async with rebalancer_as(kubeconfig, folder, settings=settings, name=name) as rebalancer:
+        yield rebalancer
+
+
+@asynccontextmanager
+async def rebalancer_as(
+    kubeconfig: Path, folder: Path, *, settings: Mapping[str, Any], name: str = "rebalancer"
+) -> AsyncIterator[RebalancerProcess]:
+    """Start it with a kubeconfig, and do not wait for anything."""
     config = {"apiVersion": API_VERSION, "kind": "RebalancerConfiguration", **settings}
     (folder / f"{name}.yaml").write_text(yaml.safe_dump(config))
     flags = ["--config", str(folder / f"{name}.yaml"), "--kubeconfig", str(kubeconfig)]

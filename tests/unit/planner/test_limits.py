@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
 from rebalancer.limits import at_once
-from tests.support.planner_world import everything_moves, world_of
+from rebalancer.planner import make_plan
+from tests.support.planner_world import demand_of, everything_moves, look_at, world_of
+from tests.support.steering_world import record_of
 
 ROWS = yaml.safe_load((Path(__file__).parent / "limits.yaml").read_text())
 
@@ -27,3 +30,15 @@ def test_the_plan_is_whole_and_says_which_limit_puts_off_what(row: dict[str, Any
 )
 def test_a_tenth_of_a_large_workload_may_move_at_once(replicas: int, moving: int) -> None:
     assert at_once(replicas) == moving
+
+
+@pytest.mark.parametrize(("phase", "now"), [("InProgress", 0), ("Completed", 1)])
+def test_what_a_namespace_has_under_way_counts_in_the_next_plan(phase: str, now: int) -> None:
+    world = world_of(ROWS[0])
+    look = world.look()
+    config = look.config.model_copy(update={"max_per_namespace": 1, "max_reschedule_pods": 10})
+    other = record_of({"pod": "elsewhere", "source": "n2", "target": "n3", "phase": phase})
+    snapshot = msgspec.structs.replace(look.snapshot, migrations={other.name: other})
+    plan = make_plan(demand_of(look_at(snapshot, look.load, config), judged=everything_moves))
+    assert sum(move.this_cycle for move in plan.moves) == now
+    assert {m.deferred_by for m in plan.moves if not m.this_cycle} == {"maxPerNamespace"}
