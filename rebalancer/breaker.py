@@ -427,7 +427,7 @@ class _Counting(_OneBreaker):
 
 
 class _Namespace(_Counting):
-    """The breaker of one namespace; a replacement that nobody steered opens it alone."""
+    """The breaker of one namespace; one replacement that no extender steered opens it."""
 
     scope = TRYING_NAMESPACE
 
@@ -568,7 +568,7 @@ class Breakers(msgspec.Struct, frozen=True, kw_only=True):
     stranded: Mapping[str, int] = msgspec.field(default_factory=dict)
     now_s: float
     try_s: float
-    """How long a move that tries keeps others from trying: a slow one holds up nobody else."""
+    """How long a move that tries keeps others from trying: a slow one does not hold up the rest."""
 
     @classmethod
     def of(cls, past: Histories, signs: Signs, settings: Breaker) -> Breakers:

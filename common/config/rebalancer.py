@@ -95,9 +95,11 @@ class PriorityThreshold(Settings):
 class Breaker(Settings):
     """When moving stops because moves go wrong."""
 
-    window: Count = Field(default=20, description="How many finished moves are looked at.")
-    minimum: Count = Field(default=5, description="Fewer finished moves open nothing.")
-    bad_share: Share = Field(default=0.2, description="Opens above this share of bad moves.")
+    window: Count = Field(
+        default=20, description="How many votes are looked at; each moved workload has one."
+    )
+    minimum: Count = Field(default=5, description="Fewer votes open nothing.")
+    bad_share: Share = Field(default=0.2, description="Opens above this share of bad votes.")
     half_open_after: Wait = Field(
         default=Duration("10m"), description="One move may try after this; doubles up to 1h."
     )

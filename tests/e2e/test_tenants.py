@@ -4,7 +4,7 @@ The tenant writes into the real API server whatever it may, all at once and agai
 objects that cannot be judged, forged ownerReferences, pods that wait for ever, and moves that
 go wrong. Meanwhile the neighbour's hot node is leveled and its node is drained, with the
 fewest evictions and every replacement where the plan wants it; nothing else of the neighbour
-is touched. Nobody is measured here: both programs go by requests, which the API server keeps.
+is touched. Nothing is measured here: both programs go by requests, which the API server keeps.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ LITTLE = "1m"
 """Of the CPU; a pod that asks for nothing would count with an estimate."""
 
 
-async def test_a_tenant_harms_nobody_but_itself(cluster: Cluster, tmp_path: Path, say: Say) -> None:
+async def test_a_tenant_harms_only_itself(cluster: Cluster, tmp_path: Path, say: Say) -> None:
     tenant_space = await cluster.new_namespace()
     async with extender_running(cluster, tmp_path, settings=LOAD) as extender:
         stage = await staged(cluster, tenant_space)
@@ -142,7 +142,7 @@ class Stage:
         return bool(moves) and closed and not left and hot <= 6_400
 
     async def heat(self) -> None:
-        """Put a pod onto the neighbour's node that nobody can move."""
+        """Put a pod onto the neighbour's node that cannot be moved."""
         ballast = build.pod("ballast", cpu="1000m", node=self.nodes["hot"])
         del ballast["metadata"]["namespace"]
         await self.cluster.create([ballast])
@@ -214,7 +214,7 @@ async def bound(stage: Stage, places: Mapping[str, list[str]]) -> bool:
 
 
 class Tenant:
-    """Whoever has the stock `admin` role in one namespace, and what it writes there."""
+    """A user with the stock `admin` role in one namespace, and what it writes there."""
 
     def __init__(self, http: httpx.AsyncClient, namespace: str) -> None:
         self._http = http

@@ -1,6 +1,6 @@
 """A controller is known by namespace, kind and uid, and it has to exist.
 
-Whoever may create a pod can write any uid into its ownerReferences, also one of another
+Anyone who may create a pod can write any uid into its ownerReferences, also one of another
 namespace: the API server does not check it (`ValidateOwnerReferences` in
 apimachinery/pkg/api/validation/objectmeta.go looks at the fields alone).
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -25,9 +25,11 @@ from common.cluster.selectors import NOTHING, Operator, Requirement, Selector, f
 from common.cluster.snapshot import Snapshot
 from common.cluster.state import ClusterState
 from common.cluster.workloads import WorkloadRecord
-from common.config import TemporaryPdb
+from common.config import RebalancerConfiguration, TemporaryPdb
 from common.contract import EXPIRES, TEMPORARY_PDB_LABEL
+from common.kube.client import KubeClient
 from common.kube.timestamps import micro_time
+from common.metrics import Metrics
 from rebalancer.migration.guarding import (
     budget_for,
     guarded_uid,
@@ -37,8 +39,10 @@ from rebalancer.migration.guarding import (
     why_unguarded,
     workload_of,
 )
+from rebalancer.migration.temporary_pdb import TemporaryPdbs
 from simulator import build
 from simulator.build import Manifest
+from tests.support.clock import FakeClock
 from tests.support.migrations import controller, migration, spec_of
 from tests.support.wire import owner_reference, stamped, uid_of, wire, wire_pod
 
@@ -352,7 +356,7 @@ def test_the_budget_selects_exactly_the_workload_s_pods(requirements: list[Requi
     assert from_label_selector(msgspec.convert(wired, LabelSelector)) == selector
 
 
-def test_our_label_on_a_budget_of_another_namespace_is_believed_by_nobody() -> None:
+def test_our_label_on_a_budget_of_another_namespace_is_not_believed() -> None:
     world = World()
     world.migrate()
     made = build.pdb("web-rescheduler-pdb", match={"app": "web"}, min_available=1)
@@ -361,3 +365,22 @@ def test_our_label_on_a_budget_of_another_namespace_is_believed_by_nobody() -> N
     whole = stamped(made, generation=1, labels={TEMPORARY_PDB_LABEL: WEB}, annotations=ends)
     world.state.budgets.upsert(wire(PodDisruptionBudget, whole))
     assert world.removed("other/web-rescheduler-pdb") == "WorkloadGone"
+
+
+def test_a_budget_with_our_name_and_label_in_another_namespace_is_not_waited_for() -> None:
+    """It may have a finalizer, and then it would never be gone."""
+    world = World()
+    mine = world.ours()
+    made = build.pdb("web-rescheduler-pdb", match={"app": "web"}, min_available=1)
+    made["metadata"]["namespace"] = "other"
+    whole = stamped(made, generation=1, labels={TEMPORARY_PDB_LABEL: WEB})
+    world.state.budgets.upsert(wire(PodDisruptionBudget, whole))
+    pdbs = TemporaryPdbs(
+        cast(KubeClient, None),
+        world.state,
+        config=RebalancerConfiguration,
+        clock=FakeClock(),
+        metrics=Metrics("test"),
+    )
+    found = pdbs._standing(WEB, "default", world.snapshot)
+    assert ["/".join(each) for each in found] == [mine]

@@ -360,7 +360,7 @@ def states(
     return {name: state for name, state in found.items() if state is not CLOSED}
 
 
-def test_a_move_that_goes_wrong_quarantines_its_workload_and_stops_nobody_else() -> None:
+def test_a_move_that_goes_wrong_quarantines_its_workload_and_stops_no_other() -> None:
     found = states(moves_of("f shop web", "g shop api"))
     assert set(found) == {"shop/web"}
     assert found["shop/web"].open
