@@ -514,3 +514,26 @@ def test_no_moves_of_one_namespace_ever_stop_others(steps: list[tuple[str, int]]
     for minute in range(0, len(moves) + 1, 7):
         found = states(moves, minute)
         assert {name.partition("/")[0] for name in found} <= {"thief"}
+
+
+SEVERAL = st.lists(
+    st.tuples(st.sampled_from("gggbfum"), st.sampled_from("abc"), st.integers(0, 5)), max_size=60
+)
+
+
+@given(SEVERAL, st.integers(0, 2**32))
+def test_a_restart_comes_to_the_same_states_of_all_breakers(
+    steps: list[tuple[str, str, int]], seed: int
+) -> None:
+    moves = moves_of(*(f"{kind} {space} w{number}" for kind, space, number in steps))
+    shuffled = random.Random(seed).sample(moves, len(moves))
+    whole = history_of(moves, Breaker(), Purpose.LOAD)
+    assert history_of(shuffled, Breaker(), Purpose.LOAD) == whole
+
+
+@given(SEVERAL)
+def test_all_breakers_let_one_try_an_hour_after_the_last_move(
+    steps: list[tuple[str, str, int]],
+) -> None:
+    moves = moves_of(*(f"{kind} {space} w{number}" for kind, space, number in steps))
+    assert not any(state.open for state in states(moves, len(moves) + 60).values())
