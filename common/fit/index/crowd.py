@@ -4,11 +4,15 @@ Pod affinity and topology spread ask how many pods with certain labels there are
 domain. Replicas share their labels, so pods are counted in groups of equal namespace,
 labels and state; a selector finds its groups through one of the labels that it demands.
 The cost is that of the groups found, not that of the pods.
+
+Nothing limits the labels of a pod but the size of an object: thousands are possible. A key
+made of all of them is hashed once for a group, and never once for each label.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
+from itertools import count
 from typing import TypeVar
 
 import numpy as np
@@ -24,10 +28,11 @@ GroupKey = tuple[str, bool, tuple[tuple[str, str], ...]]
 class Group:
     """Pods that no selector can tell apart, counted per row."""
 
-    __slots__ = ("key", "labels", "namespace", "rows", "terminating")
+    __slots__ = ("key", "labels", "namespace", "number", "rows", "terminating")
 
-    def __init__(self, key: GroupKey, labels: Mapping[str, str]) -> None:
+    def __init__(self, key: GroupKey, labels: Mapping[str, str], number: int) -> None:
         self.key = key
+        self.number = number
         self.namespace, self.terminating, _ = key
         self.labels = labels
         self.rows: dict[int, int] = {}
@@ -41,8 +46,10 @@ class Crowd:
         self._known: dict[tuple[int, str, bool], Group] = {}
         """The same by the id of their labels, of which replicas share one copy: reading and
         hashing these for each pod would make filling an index a quarter dearer."""
-        self._in_namespace: dict[str, dict[GroupKey, Group]] = {}
-        self._with_label: dict[tuple[str, str, str], dict[GroupKey, Group]] = {}
+        self._numbers = count()
+        self._in_namespace: dict[str, dict[int, Group]] = {}
+        self._with_label: dict[tuple[str, str, str], dict[int, Group]] = {}
+        """The groups, by their number."""
 
     @property
     def namespaces(self) -> Iterable[str]:
@@ -58,9 +65,9 @@ class Crowd:
             key = (namespace, terminating, tuple(labels.items()))
             group = self._groups.get(key) or self._found(key, labels)
         rows = group.rows
-        count = rows.get(row, 0) + sign
-        if count:
-            rows[row] = count
+        left = rows.get(row, 0) + sign
+        if left:
+            rows[row] = left
             return
         del rows[row]
         if not rows:
@@ -77,7 +84,7 @@ class Crowd:
 
     def _likely(self, selector: Selector, namespace: str) -> Iterable[Group]:
         """Return groups among which all selected ones are; as few as one label can tell."""
-        best: list[dict[GroupKey, Group]] | None = None
+        best: list[dict[int, Group]] | None = None
         fewest = 0
         for requirement in selector.requirements:
             if requirement.operator is not Operator.IN:
@@ -94,25 +101,24 @@ class Crowd:
         return (group for groups in best for group in groups.values())
 
     def _found(self, key: GroupKey, labels: Mapping[str, str]) -> Group:
-        group = self._groups[key] = Group(key, labels)
+        group = self._groups[key] = Group(key, labels, next(self._numbers))
         # The group keeps its labels alive, so nothing else gets their id meanwhile.
         self._known[id(labels), group.namespace, group.terminating] = group
-        self._in_namespace.setdefault(group.namespace, {})[key] = group
+        self._in_namespace.setdefault(group.namespace, {})[group.number] = group
         for name, value in labels.items():
-            self._with_label.setdefault((group.namespace, name, value), {})[key] = group
+            self._with_label.setdefault((group.namespace, name, value), {})[group.number] = group
         return group
 
     def _dissolve(self, group: Group) -> None:
-        key = group.key
-        del self._groups[key]
+        del self._groups[group.key]
         del self._known[id(group.labels), group.namespace, group.terminating]
-        self._forget(self._in_namespace, group.namespace, key)
+        self._forget(self._in_namespace, group.namespace, group.number)
         for name, value in group.labels.items():
-            self._forget(self._with_label, (group.namespace, name, value), key)
+            self._forget(self._with_label, (group.namespace, name, value), group.number)
 
     @staticmethod
-    def _forget(files: dict[K, dict[GroupKey, Group]], file: K, key: GroupKey) -> None:
-        del files[file][key]
+    def _forget(files: dict[K, dict[int, Group]], file: K, number: int) -> None:
+        del files[file][number]
         if not files[file]:
             del files[file]
 

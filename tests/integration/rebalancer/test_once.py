@@ -244,3 +244,40 @@ async def test_opt_outs_that_keep_a_node_hot_are_named_with_their_namespace(
     )
     assert "default (7 × DoNotDisrupt)" in plan["unmet"][0]["why"]
     assert "namespace default, DoNotDisrupt" in out
+
+
+async def test_one_tenants_objects_stop_no_plan(tmp_path: Path) -> None:
+    """A loop of owners, an endless grace, amounts beyond all numbers, nulls and nonsense."""
+    nodes = [node("n1", labels={MAINTENANCE_LABEL: "true"}), node("n2"), node("n3")]
+    looped, endless, huge, long, nulls, nonsense = (
+        workload(name, 2, "n1", cpu="100m")
+        for name in ("looped", "endless", "huge", "long", "nulls", "nonsense")
+    )
+    looped[0]["metadata"]["ownerReferences"] = [owner_reference(looped[0])]
+    for pod in endless[1]:
+        pod["spec"]["terminationGracePeriodSeconds"] = 2**63 - 1
+    for pod in huge[1]:
+        asks = {"requests": {"x.io/y": str(2**62)}, "limits": {"x.io/y": str(2**62)}}
+        first = pod["spec"]["containers"][0]
+        pod["spec"]["containers"] = [{**first, "name": n, "resources": asks} for n in "ab"]
+    for pod in long[1]:
+        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "9" * 400
+    for pod in nulls[1]:
+        pod["spec"] |= {"tolerations": None, "schedulerName": None, "volumes": None}
+        pod["spec"]["containers"][0] |= {"ports": None, "image": None}
+        pod["metadata"]["annotations"] = None
+    nonsense[1][0]["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "much"}
+    nonsense[1][1]["spec"]["containers"] = "none"
+    every = (looped, endless, huge, long, nulls, nonsense, workload("good", 2, "n1", cpu="100m"))
+    config = written(tmp_path, enabledStrategies=["NodeMaintenance"])
+    async with cluster(tmp_path, nodes, *every) as kubeconfig:
+        plan = await plan_of("--kubeconfig", kubeconfig, "--config", config)
+    moved = {move["pod"].split("/")[1].rsplit("-", 1)[0] for move in plan["moves"]}
+    assert moved == {"good", "endless", "nulls"}
+    refused = {
+        each["pod"].split("/")[1].rsplit("-", 1)[0]: {why["name"] for why in each["reasons"]}
+        for each in plan["refused"]
+    }
+    assert "OwnerLoop" in refused["looped"]
+    assert refused.keys() >= {"huge", "long"}
+    assert "nonsense" not in refused
