@@ -150,11 +150,14 @@ def target_takes_pods(start: Start) -> Refusal | None:
 
 
 def target_starts_pods(start: Start) -> Refusal | None:
-    """The first moves to it may have failed since it was chosen; a drain has its own reasons."""
+    """Pods may fail there since it was chosen; what failed before that, plans have heeded.
+
+    A drain uses such a node as the last resort.
+    """
     if start.purpose is not Purpose.LOAD:
         return None
-    name, rest_s = start.migration.target, start.config.node_cooldown.seconds
-    found = starts_no_pods(name, start.snapshot, now_s=start.now_s, cooldown_s=rest_s)
+    name = start.migration.target
+    found = starts_no_pods(name, start.snapshot, now_s=start.now_s)
     return None if found is None else Refusal("TargetStartsNoPods", f"{name}: {found.words}")
 
 

@@ -119,20 +119,11 @@ class StartFailure(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.pod} did not start ({self.reason}){runs}"
 
 
-def starts_no_pods(
-    node: NodeName, snapshot: Snapshot, *, now_s: float, cooldown_s: float
-) -> Refusal | None:
-    """Return why one node starts no pods; the others are looked at only on suspicion."""
-    view = snapshot.nodes.get(node)
-    suspicious = view is not None and (
-        any(pod.stalled for pod in view.pods.values())
-        or any(
-            m.replacement_node == node and _counts(m, snapshot, now_s, cooldown_s)
-            for m in snapshot.migrations.values()
-        )
-    )
-    found = start_failures(snapshot, now_s=now_s, cooldown_s=cooldown_s) if suspicious else {}
-    return found.get(node)
+def starts_no_pods(node: NodeName, snapshot: Snapshot, *, now_s: float) -> Refusal | None:
+    """Return why pods do not start on a node now, whatever came of moves before."""
+    if not any(pod.node == node for pod in snapshot.stalled.values()):
+        return None
+    return start_failures(snapshot, now_s=now_s, cooldown_s=0.0).get(node)
 
 
 def start_failures(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from common.kube.resources import EVENTS
 from simulator import build
-from simulator.faults import ImagePulls
+from simulator.faults import ImagePulls, SlowStarts
 from tests.faults.test_faults_of_metrics import plan_at
 from tests.support.closed_loop import Loop, closed_loop
 from tests.support.extender_stand import eventually, maintain
@@ -44,6 +45,24 @@ async def test_a_failed_move_says_why_its_replacement_did_not_start(tmp_path: Pa
             await loop.until(lambda: len(told(loop)) == 2, "the pod's and the node's Event")
             assert all("ImagePullBackOff" in event["note"] for event in told(loop))
             loop.cluster.faults.clear()
+
+
+async def test_a_new_leader_knows_to_which_node_moves_have_failed(tmp_path: Path) -> None:
+    web = build.deployment("web", 4)
+    async with closed_loop(tmp_path, web, places={"web": ["node-0"] * 4}) as loop:
+        loop.cluster.faults.inject(SlowStarts(node=BROKEN, factor=1000.0))
+        async with loop.rebalancer(migrationDeadline="30s") as health:
+            [pod, *_] = loop.on("node-0")
+            name = loop.plan(pod, BROKEN)
+            [status] = await loop.until_ended(name)
+            assert "ContainerCreating: container app of default/web-" in status["message"]
+            await eventually(partial(is_refused, health), "nothing more goes there")
+        async with loop.rebalancer() as health:
+            await eventually(partial(is_refused, health), "the next one knows it, too")
+
+
+async def is_refused(health: str) -> bool:
+    return refused(await plan_at(health)) == ["StartsNoPods"]
 
 
 def told(loop: Loop) -> list[Json]:

@@ -19,7 +19,6 @@ from common.cluster.migrations import (
     Amounts,
     ControllerRef,
     Migration,
-    MigrationCondition,
     MigrationRecord,
     MigrationSpec,
     MigrationStatus,
@@ -181,14 +180,8 @@ def migration_of(given: Row) -> Migration:
     replacement = given.get("replacement", "")
     status = MigrationStatus(
         phase=given.get("phase", ""),
-        message=given.get("message", ""),
         outcome=given.get("outcome", ""),
-        replacement=ReplacementRef(
-            name=replacement, uid=replacement, node=given.get("replaced_on", "")
-        )
-        if replacement
-        else None,
-        conditions=_stuck(given.get("stuck")),
+        replacement=ReplacementRef(name=replacement, uid=replacement) if replacement else None,
         evicted_at=_ago(given.get("evicted")),
         finished_at=_ago(given.get("finished")),
     )
@@ -229,15 +222,6 @@ def _calls(given: Row, now_s: float) -> Row:
         }
         for scheduler, call in given.items()
     }
-
-
-def _stuck(reason: str | None) -> tuple[MigrationCondition, ...]:
-    """Say why a replacement did not become Ready."""
-    if reason is None:
-        return ()
-    return (
-        MigrationCondition(type="Ready", status="False", reason=reason, last_transition_time=NOW),
-    )
 
 
 def _ref(kind: str, uid: str | None) -> ControllerRef | None:

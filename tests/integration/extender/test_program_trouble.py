@@ -12,13 +12,15 @@ from typing import NamedTuple
 import pytest
 from structlog.testing import capture_logs
 
+from common.kube.resources import PODS
 from simulator import build
-from simulator.api import DEFINITIONS, write_kubeconfig
+from simulator.api import DEFINITIONS, is_ready, write_kubeconfig
 from simulator.cluster import SimulatedCluster
 from simulator.faults import (
     AnyFault,
     DropWatches,
     FreezeWatches,
+    ImagePulls,
     Latency,
     MetricsAbsent,
     MetricsFrozen,
@@ -242,6 +244,20 @@ async def test_requests_score_where_the_configuration_says_so(tmp_path: Path) ->
         kubeconfig = cluster.write_kubeconfig(tmp_path / "kubeconfig")
         async with extender(kubeconfig, usageSource="requests") as service:
             await eventually(partial(hot_is_worst, service), "requests score")
+
+
+async def test_a_node_on_which_pods_do_not_start_is_not_refused(tmp_path: Path) -> None:
+    pods = [
+        build.pod("stuck", node="node-1"),
+        build.pod("stuck", namespace="blog", node="node-1"),
+        build.pod("fine", node="node-2"),
+    ]
+    async with cluster_of(3, definition(), build.namespace("blog")) as cluster:
+        cluster.faults.inject(ImagePulls(node="node-1"))
+        cluster.create(pods)
+        await until(cluster, lambda: is_ready(cluster.store.get(PODS, "fine", "default")))
+        async with guided(cluster, tmp_path, overloaded="filter") as service:
+            assert await service.kept(args(*NAMES)) == list(NAMES)
 
 
 class Trouble(NamedTuple):

@@ -225,13 +225,15 @@ def test_a_replacement_that_started_late_speaks_for_its_node() -> None:
     assert world.closed() == {}
 
 
-def test_one_node_is_judged_as_all_are() -> None:
+def test_one_node_is_judged_by_what_fails_there_now() -> None:
     world = World()
     world.pod("good", "n1")
     world.pod("bad", "n2", waits=PULL)
+    world.pod("web-b", "n4", age=3600, **OWNED)
+    world.move("web-a", "n3")
     snapshot = world.state.snapshot()
-    for name, refused in (("n1", False), ("n2", True), ("n9", False)):
-        found = starts_no_pods(NodeName(name), snapshot, now_s=NOW_S, cooldown_s=COOLDOWN_S)
+    for name, refused in (("n1", False), ("n2", True), ("n3", False), ("n9", False)):
+        found = starts_no_pods(NodeName(name), snapshot, now_s=NOW_S)
         assert (found is not None) is refused
 
 
