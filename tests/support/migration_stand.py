@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from common.clock import SYSTEM
+from common.clock import SYSTEM, Clock
 from common.cluster.migrations import MigrationRecord
 from common.cluster.reader import MIGRATION_READING, READINGS, ClusterReader, lease_reading
 from common.cluster.records import PodRecord
@@ -328,9 +328,17 @@ class MigrationStand:
 
 @asynccontextmanager
 async def migrating(
-    folder: Path, *manifests: Manifest, nodes: int = 3, speed: float = SPEED, **settings: Any
+    folder: Path,
+    *manifests: Manifest,
+    nodes: int = 3,
+    speed: float = SPEED,
+    clock: Clock = SYSTEM,
+    **settings: Any,
 ) -> AsyncIterator[MigrationStand]:
-    """Run a cluster that knows Migrations; nodes are called node-0 and so on."""
+    """Run a cluster that knows Migrations; nodes are called node-0 and so on.
+
+    `clock` is the cluster's own; the controller goes by the machine's.
+    """
     made = [build.node(f"node-{number}") for number in range(nodes)]
     chosen = Settings(seed=1, speed=speed, metrics=False, **settings)
     first: Iterable[Manifest] = (definition(), *made, *manifests)
@@ -338,7 +346,7 @@ async def migrating(
     def fill(cluster: SimulatedCluster) -> None:
         cluster.create(first)
 
-    async with simulate(chosen, clock=SYSTEM, build=fill) as cluster:
+    async with simulate(chosen, clock=clock, build=fill) as cluster:
         path = cluster.write_kubeconfig(folder / "kubeconfig")
         async with connect(kubeconfig=str(path), qps=10_000, burst=10_000, clock=SYSTEM) as client:
             yield MigrationStand(cluster, client, folder)

@@ -87,6 +87,18 @@ async def test_nothing_is_copied_before_every_extender_knows(tmp_path: Path) -> 
         assert world.pod(COPY) is None
 
 
+async def test_paused_stops_the_copy_and_is_asked_last(tmp_path: Path) -> None:
+    async with solo(tmp_path) as (world, name):
+        scene = world.scene(name)
+        replacer = replacer_of(world)
+        answer = await replacer.replace(scene.migration, scene, lambda: "Paused: paused is set")
+        assert isinstance(answer, Wait)
+        assert answer.reason.name == "CopyStopped"
+        assert "paused is set" in answer.reason.words
+        assert world.pod(COPY) is None
+        assert isinstance(await replace(world, name), Proceed)
+
+
 async def test_a_crash_after_the_creation_makes_no_second_copy(tmp_path: Path) -> None:
     async with solo(tmp_path) as (world, name):
         before = world.scene(name)

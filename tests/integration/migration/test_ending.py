@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from common.clock import SYSTEM
+from common.clock import SYSTEM, SystemClock
 from common.config import RebalancerConfiguration
 from common.contract import TEMPORARY_PDB_LABEL
 from common.kube.resources import DEPLOYMENTS, MIGRATIONS, NODES, PDBS, PODS, STATEFULSETS
@@ -16,6 +17,7 @@ from rebalancer.migration import Wait
 from rebalancer.reasons import Refusal
 from simulator import build
 from simulator.api import DeleteOptions, Json
+from simulator.build import Manifest
 from simulator.faults import FreezeWatches, RejectPods, ServerError
 from tests.support.extender_stand import maintain
 from tests.support.migration_stand import QUICK, MigrationStand, condition, migrating
@@ -112,6 +114,34 @@ async def test_a_replacement_that_never_gets_a_node_fails_at_the_deadline(tmp_pa
         assert closed(status) == ("Failed", "", "DeadlineExceeded")
         assert "evictedAt" in status
         assert stand.guard.released == [name]
+
+
+class AnotherApiServer(SystemClock):
+    """The clock that API servers stamp with: once another one answers, it is behind."""
+
+    behind_s = 0.0
+
+    def now(self) -> float:
+        return super().now() - self.behind_s
+
+
+@pytest.mark.parametrize("make", [build.deployment, build.stateful_set])
+async def test_api_servers_whose_clocks_differ_do_not_lose_a_replacement(
+    make: Callable[..., Manifest], tmp_path: Path
+) -> None:
+    clock = AnotherApiServer()
+    async with migrating(tmp_path, make("web", 3), clock=clock) as stand:
+        victim = (await stand.until_ready(3))[0]
+        target = stand.others(victim)[0]
+        stand.only(target)
+        async with stand.controller():
+            name = stand.plan(victim, target)
+            clock.behind_s = 5.0
+            [status] = await stand.until_ended(name)
+        made = stand.migration(name)["metadata"]["creationTimestamp"]
+        new = stand.record(status["replacement"]["uid"])["metadata"]
+        assert new["creationTimestamp"] < made, "another API server has stamped it"
+        assert closed(status)[:2] == ("Completed", "AsPlanned")
 
 
 async def test_with_too_little_time_left_nothing_is_evicted(tmp_path: Path) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import msgspec
 import pytest
 
+from common.cluster.migrations import MigrationRecord
 from common.config import RebalancerConfiguration
 from common.contract import TEMPORARY_PDB_LABEL
 from rebalancer.migration.eviction import Answer, Result, Stopped, Victim
@@ -14,7 +16,7 @@ from rebalancer.migration.guarding import GUARDED
 from rebalancer.migration.scene import Scene
 from rebalancer.migration.settings import ControllerSettings
 from rebalancer.migration.steps import Hands
-from rebalancer.migration.verdicts import Proceed, Verdict, Wait
+from rebalancer.migration.verdicts import Fail, Proceed, Verdict, Wait
 from rebalancer.reasons import Refusal
 from tests.support.clock import FakeClock
 from tests.support.migration_scenes import NOW_S, SceneWorld
@@ -130,3 +132,61 @@ async def test_whoever_is_stopped_while_the_pod_is_looked_at_evicts_nobody() -> 
     found = await hands.evict(scene(TWO_LEFT))
     assert isinstance(found, Wait)
     assert found.reason == Refusal("NotSent", "Paused: paused is set", for_good=False)
+
+
+async def test_whoever_has_paused_is_asked_right_before_a_copy_is_made() -> None:
+    asked: list[str | None] = []
+
+    class Copies:
+        async def replace(self, _: MigrationRecord, __: Scene, stopped: Stopped) -> Verdict:
+            asked.append(stopped())
+            return Wait(Refusal("CopyStopped", "no copy is made", for_good=False))
+
+        async def roll_back(self, _: MigrationRecord, __: Scene) -> None: ...
+
+    hands, steering = evicting(BUDGET, clock_of_scenes()), OpenSteering()
+    steering.switch = Refusal("Paused", "paused is set", for_good=False)
+    hands._steering, hands._replacer = steering, Copies()
+    row = {"kind": "none", "done": ["BudgetChecked", "Marked", "Acknowledged"]}
+    assert isinstance(await hands.replace(SceneWorld(row).scene()), Wait)
+    assert asked == ["Paused: paused is set"]
+
+
+class Reader:
+    """Returns one pod whatever is asked for."""
+
+    def __init__(self, **pod: Any) -> None:
+        self._pod = pod
+
+    async def get(self, _: str) -> bytes:
+        return msgspec.json.encode(self._pod)
+
+
+FOUND: dict[str, Any] = {"replacement": {"name": "web-d", "uid": "web-d", "node": "n4"}}
+
+
+@pytest.mark.parametrize(
+    ("phase", "uid", "node", "ending"),
+    [
+        ("Succeeded", "web-d", "n4", "AsPlanned"),
+        ("Succeeded", "web-d", "n1", "BackOnSource"),
+        ("Succeeded", "another", "n4", "ReplacementLost"),
+        ("Failed", "web-d", "n4", "ReplacementLost"),
+    ],
+)
+async def test_a_replacement_that_has_succeeded_is_no_loss(
+    phase: str, uid: str, node: str, ending: str
+) -> None:
+    pod = {"metadata": {"uid": uid}, "spec": {"nodeName": node}, "status": {"phase": phase}}
+    hands = evicting(BUDGET, clock_of_scenes())
+    hands._reader = Reader(**pod)
+    owner = {"desired": 3, "status": {"active": 2}}
+    row = {"kind": "Job", "owner": owner, "done": ["Evicted", "Replaced"], "status": FOUND}
+    found = await hands.ready(SceneWorld({**row, "pods": {"web-a": None}}).scene())
+    if ending == "ReplacementLost":
+        assert isinstance(found, Fail)
+        assert found.reason.name == ending
+    else:
+        assert isinstance(found, Proceed)
+        assert found.reason == ending
+        assert "has succeeded" in found.words

@@ -114,6 +114,18 @@ def test_copies_of_a_maintenance_that_was_called_off_are_no_bad_moves() -> None:
     assert breaker_of(called_off, Breaker(), now_s, Purpose.MAINTENANCE) == CLOSED
 
 
+def test_copies_whose_original_could_not_be_evicted_in_time_are_no_bad_moves() -> None:
+    late = MigrationCondition(
+        type="Evicted", status="False", reason="DeadlineExceeded", last_transition_time=NOW
+    )
+    failed = [finished("c", number, number) for number in range(6)]
+    kept = [replace(found, conditions=(late,), evicted_s=None) for found in failed]
+    gone = [replace(found, conditions=(late,), evicted_s=BASE_S) for found in failed]
+    now_s = BASE_S + 6 * MINUTE_S
+    assert breaker_of(kept, Breaker(), now_s, Purpose.LOAD) == CLOSED
+    assert breaker_of(gone, Breaker(), now_s, Purpose.LOAD).open
+
+
 HISTORIES = st.lists(
     st.tuples(st.sampled_from("ggggbfune"), st.floats(0.0, 30.0, allow_nan=False)), max_size=60
 )
