@@ -53,7 +53,11 @@ async def test_a_forged_owner_neither_fills_an_intent_nor_passes_for_the_replace
 async def test_moves_that_go_wrong_in_one_namespace_stop_no_other_also_after_a_restart(
     tmp_path: Path,
 ) -> None:
-    settings: dict[str, Any] = {"breaker": {"minimum": 2}, "workloadCooldown": "0s"}
+    settings: dict[str, Any] = {
+        "breaker": {"minimum": 2},
+        "workloadCooldown": "0s",
+        "migrationDeadline": "80s",
+    }
     theirs = [build.deployment(app, 4, namespace=TENANT) for app in ("bad", "worse", "idle")]
     async with closed_loop(
         tmp_path, build.namespace(TENANT), *theirs, build.deployment("web", 4)
@@ -62,9 +66,7 @@ async def test_moves_that_go_wrong_in_one_namespace_stop_no_other_also_after_a_r
             pods = [(await loop.until_ready(app, 4)) for app in ("bad", "worse")]
             slow = loop.cluster.faults.inject(SlowStarts(node="node-2", factor=1_000.0))
             first = [next(pod for pod in found if not _on(pod, "node-2")) for found in pods]
-            deadline = micro_time(loop.clock.now() + 40.0)
-            names = [loop.plan(pod, "node-2", deadline=deadline) for pod in first]
-            wrong = await loop.until_ended(*names)
+            wrong = await loop.until_ended(*[loop.plan(pod, "node-2") for pod in first])
             assert all("evictedAt" in status for status in wrong)
             assert loop.outcomes() == ["DeadlineExceeded"] * 2
         loop.cluster.faults.withdraw(slow)
