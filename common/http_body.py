@@ -14,6 +14,10 @@ from typing import Final
 
 MIB: Final = 1 << 20
 _STEP: Final = MIB
+_MOST_PACKED: Final = 200
+"""Lists of objects come to a tenth or a twentieth of their size, blanks to a thousandth."""
+_UNSUSPECTED: Final = 16 * MIB
+"""Up to here nobody asks how much was packed: one large value may be very uniform."""
 _GZIP: Final = 16 + zlib.MAX_WBITS
 
 
@@ -28,12 +32,15 @@ class BodyTooLarge(BodyError):
 async def read_body(chunks: AsyncIterator[bytes], encoding: str, limit: int) -> bytes:
     """Return a body as it was before it was packed; raise BodyError if that is too much."""
     unpack = _unpacker(encoding)
-    pieces, size = list[bytes](), 0
+    pieces, size, packed = list[bytes](), 0, 0
     async for chunk in chunks:
+        packed += len(chunk)
         for piece in unpack(chunk):
             size += len(piece)
             if size > limit:
                 raise BodyTooLarge(f"the answer is larger than {limit // MIB} MiB")
+            if size > max(_UNSUSPECTED, _MOST_PACKED * packed):
+                raise BodyTooLarge(f"the answer unpacks to more than {_MOST_PACKED} times its size")
             pieces.append(piece)
     return b"".join(pieces)
 

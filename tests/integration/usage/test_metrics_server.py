@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import zlib
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,19 @@ from structlog.testing import capture_logs
 
 from common.usage import Sample, SourceKind, UsageError
 from common.usage.auto import open_source
-from common.usage.metrics_server import MetricsServerSource
+from common.usage.metrics_server import MAX_LIST_BYTES, MetricsServerSource
 from tests.support.clock import FakeClock
-from tests.support.scripted_api import ScriptedApi, Step, answer, client_of, no_answer, status
+from tests.support.scripted_api import (
+    Exchange,
+    ScriptedApi,
+    Step,
+    answer,
+    client_of,
+    no_answer,
+    status,
+)
 
+BLANKS = b" " * (8 << 20)
 STAMP = "2027-01-15T08:00:00Z"
 
 
@@ -109,14 +118,22 @@ async def test_what_cannot_be_read_of_one_leaves_the_others_alone(tmp_path: Path
     assert told == ["without a readable name", "shop/web-1"]
 
 
-async def test_an_answer_that_unpacks_to_more_than_is_read_is_given_up(tmp_path: Path) -> None:
-    packer = zlib.compressobj(1, wbits=31)
-    blanks = b" " * (1 << 24)
-    body = b"".join(packer.compress(blanks) for _ in range(17)) + packer.flush()
-    assert len(body) < 2 << 20
+async def test_an_answer_that_unpacks_to_far_more_than_it_is_is_given_up(tmp_path: Path) -> None:
+    body = gzip.compress(b" " * (40 << 20), 6)
     step = answer(200, body, headers={"Content-Encoding": "gzip"})
-    with pytest.raises(UsageError, match="larger than 256 MiB"):
+    with pytest.raises(UsageError, match="unpacks to more than 200 times its size"):
         await sampled(tmp_path, step)
+
+
+async def test_an_answer_larger_than_is_read_is_given_up(tmp_path: Path) -> None:
+    async def endless(exchange: Exchange) -> None:
+        await exchange.begin()
+        for _ in range(MAX_LIST_BYTES // len(BLANKS) + 1):
+            await exchange.chunk(BLANKS)
+        await exchange.closed()
+
+    with pytest.raises(UsageError, match="larger than 256 MiB"):
+        await sampled(tmp_path, endless)
 
 
 async def test_empty_lists_measure_nothing(tmp_path: Path) -> None:
