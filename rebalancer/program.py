@@ -171,6 +171,7 @@ class _Parts:
             metrics=metrics,
             resting=lambda: self.daemon.resting(),
             belief=lambda: self.daemon.latest,
+            deaf=self._tell_deaf,
         )
         self._recorder = Recorder(
             client,
@@ -181,7 +182,7 @@ class _Parts:
             metrics=metrics,
             rng=random.Random(),
         )
-        lease = ObjectRef(
+        self._lease = lease = ObjectRef(
             api_version=LEASES.api_version,
             kind=LEASES.kind,
             namespace=namespace,
@@ -269,6 +270,17 @@ class _Parts:
         if self._elector.is_leader:
             return "this process leads"
         return f"this process stands by; {self._elector.holder or 'no other process'} leads"
+
+    def _tell_deaf(self, words: str) -> None:
+        """Tell of an extender that lives but does not hear; a dry run writes no Events."""
+        if not self._dry_run:
+            self._recorder.record(
+                regarding=self._lease,
+                type_="Warning",
+                reason="ExtenderDeaf",
+                note=f"{words[0].upper()}{words[1:]}. Nothing waits for it.",
+                action="Observing",
+            )
 
     def _require_namespace(self) -> None:
         """Refuse to wait for a Lease that can never be written."""

@@ -62,8 +62,13 @@ class SteeringRules:
         metrics: Metrics,
         resting: Callable[[], bool] = _knows_enough,
         belief: Callable[[], Belief | None] = lambda: None,
+        deaf: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Answer from now on; `resting` tells that too little load is known."""
+        """Answer from now on; `resting` tells that too little load is known.
+
+        `deaf` is told in words of each extender that lives but does not hear, once.
+        """
+        self._tell_deaf = deaf
         self._state = state
         self._config = config
         self._clock = clock
@@ -208,7 +213,8 @@ class SteeringRules:
         self._deaf.set(len(view.deaf))
         differing, left_out = view.differing(load_settings_hash(config)), view.left_out()
         self._warn("load settings differ", differing)
-        self._warn("extender does not hear", left_out)
+        for words in self._warn("extender does not hear", left_out):
+            self._tell_deaf(words)
         unheard = (f"{words}; nothing waits for it." for words in left_out)
         return (*self._breaker_notes(), *self._extender_notes(), *unheard, *differing)
 
@@ -318,12 +324,13 @@ class SteeringRules:
         if not view.live and not view.deaf:
             yield "No extender is alive: nobody would steer replacements."
 
-    def _warn(self, event: str, found: tuple[str, ...]) -> None:
-        """Log what is found once for as long as it is the same."""
-        if found != self._warned.get(event, ()):
-            self._warned[event] = found
-            for words in found:
-                log.warning(event, words=words)
+    def _warn(self, event: str, found: tuple[str, ...]) -> tuple[str, ...]:
+        """Log what is found once for as long as it is the same; return what is new."""
+        new = tuple(words for words in found if words not in self._warned.get(event, ()))
+        self._warned[event] = found
+        for words in new:
+            log.warning(event, words=words)
+        return new
 
     def _count(self, migration: MigrationRecord, refusal: Refusal) -> None:
         """Count a reason once for as long as it is the one that is told."""

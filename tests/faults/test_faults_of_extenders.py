@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 from common.contract import EXTENDER_LEASE_PREFIX, FILTER_CALLS, MAINTENANCE_LABEL, SEEN_MIGRATIONS
-from common.kube.resources import LEASES, NODES
+from common.kube.resources import EVENTS, LEASES, NODES
 from common.kube.timestamps import micro_time
 from simulator import build
 from tests.support.closed_loop import Loop, closed_loop
@@ -55,6 +55,8 @@ async def test_a_deaf_extender_that_no_scheduler_asks_is_left_out_by_name(tmp_pa
             [status] = await loop.until_ended(name)
             await loop.cycles(health, 1)
             assert await figure(health, "extenders_deaf") == 1
+            await loop.until(lambda: told(loop), "an Event names it")
+            assert "xtender deaf is alive" in told(loop)[0]["note"]
             assert "extender deaf is alive but has not heard" in await plan(health)
     assert status["outcome"] == "AsPlanned"
 
@@ -85,6 +87,10 @@ async def test_a_deaf_extender_that_is_asked_stops_load_moves_and_no_drain(tmp_p
 
 def label(loop: Loop, mark: str | None) -> None:
     loop.store.patch(NODES, "node-2", {"metadata": {"labels": {MAINTENANCE_LABEL: mark}}})
+
+
+def told(loop: Loop) -> list[dict[str, Any]]:
+    return [event for event in loop.store.list(EVENTS) if event["reason"] == "ExtenderDeaf"]
 
 
 def other_than(pod: dict[str, Any]) -> str:
