@@ -13,7 +13,7 @@ that have not come to the eviction (`rebalancer.limits.maintenance_ended`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Final
 
@@ -108,7 +108,7 @@ class Maintenance:
         snapshot = self._state.snapshot()
         views = snapshot.nodes.values()
         for view in [v for v in views if _is_over(v.node)]:
-            await self._end(view.node)
+            await self._alone(view.node, self._end(view.node))
         labelled = [v for v in views if under_maintenance(v.node.labels)]
         await self._empty(labelled, snapshot)
 
@@ -128,8 +128,18 @@ class Maintenance:
         if not self._acts():
             return
         for view in labelled:
-            await self._keep(view.node, found[view.node.name])
-            self._foretell(view.node, plan, snapshot)
+            keeping = self._keep(view.node, found[view.node.name])
+            if await self._alone(view.node, keeping):
+                self._foretell(view.node, plan, snapshot)
+
+    async def _alone(self, node: NodeRecord, work: Awaitable[None]) -> bool:
+        """Work on one node; tell whether that went well. If not, the others go on."""
+        try:
+            await work
+        except Exception:
+            log.exception("node not reconciled", node=node.name)
+            return False
+        return True
 
     def _acts(self) -> bool:
         config, strategy = self._config(), Strategy.NODE_MAINTENANCE

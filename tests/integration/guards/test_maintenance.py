@@ -36,12 +36,12 @@ UNCORDON: Json = {"spec": {"unschedulable": None}}
 class Drain:
     """One rebalancer's view of maintenance; several may come after each other."""
 
-    def __init__(self, world: GuardWorld) -> None:
+    def __init__(self, world: GuardWorld, client: Any = None) -> None:
         self.world = world
         self.state = ClusterState()
         self.plan: Plan | None = None
         self.maintenance = Maintenance(
-            world.client,
+            client or world.client,
             self.state,
             world.notes,
             plan=lambda: self.plan,
@@ -314,3 +314,30 @@ async def test_it_runs_by_itself_when_a_label_comes(tmp_path: Path) -> None:
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+
+class _OddAnswers:
+    """The real client, but what it reads of one node is nonsense."""
+
+    def __init__(self, world: GuardWorld, node: str) -> None:
+        self._client = world.client
+        self._odd = NODES.path(name=node)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    async def get(self, path: str, **given: Any) -> bytes:
+        return b"[" * 100_000 if path == self._odd else await self._client.get(path, **given)
+
+
+async def test_a_node_that_cannot_be_read_keeps_no_other_from_being_cordoned(
+    tmp_path: Path,
+) -> None:
+    async with two_nodes(tmp_path) as (world, _):
+        drain = Drain(world, _OddAnswers(world, "node-0"))
+        for name in ("node-0", "node-1"):
+            await world.client.patch(NODES, ON, name=name)
+        await world.client.patch(NODES, UNCORDON, name="node-1")
+        await drain.look()
+        marked = [world.node(n)["spec"].get("unschedulable", False) for n in ("node-0", "node-1")]
+        assert marked == [False, True]
