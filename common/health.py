@@ -24,7 +24,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from common.http_limits import Limits, refusals
+from common.http_limits import WHEN_GONE, Limits, refusals
 from common.http_server import address_of, listen, serving
 from common.metrics import CONTENT_TYPE, Metrics
 from common.turns import Turns
@@ -82,8 +82,12 @@ class Health:
 
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request when it is its turn; an ASGI application."""
-        await self._turns.take()
-        await self._routes(scope, receive, send)
+        turn = self._turns.join()
+        # Otherwise those who leave would be waited for by those who stay.
+        scope.get(WHEN_GONE, []).append(turn.cancel)
+        await asyncio.wait([turn])
+        if not turn.cancelled():
+            await self._routes(scope, receive, send)
 
     def live(self, name: str, check: Check) -> None:
         """Add a check whose failure a restart would fix."""

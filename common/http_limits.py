@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from common.metrics import Metrics
 
+WHEN_GONE: Final = "evenkeel.when_gone"
+"""In the scope of a request: what to call if its client leaves before the answer."""
 _PIPELINED: Final = 8
 """Requests that a client may send ahead of their answers."""
 _SETTLED_S: Final = 0.1
@@ -277,6 +279,9 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._running is not None:
             self._running.disconnected = True
             self._running.message_event.set()
+            scope: Any = self._running.scope  # Any: uvicorn knows no entries but its own
+            for call in scope.get(WHEN_GONE, ()):
+                call()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
@@ -295,6 +300,7 @@ class LimitedProtocol(HttpToolsProtocol):
         if len(self.pipeline) + self._owes_answer() >= _PIPELINED:
             self._refuse(Excess.PIPELINE)
         super().on_message_begin()
+        self.scope[WHEN_GONE] = []  # type: ignore[typeddict-unknown-key]
 
     def on_url(self, url: bytes) -> None:
         super().on_url(url)

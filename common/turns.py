@@ -26,12 +26,16 @@ class Turns:
 
     async def take(self) -> None:
         """Return when it is the caller's turn."""
+        await self.join()
+
+    def join(self) -> asyncio.Future[None]:
+        """Return what is done when it is the caller's turn; who cancels it takes none."""
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[None] = loop.create_future()
         self._waiting.append(turn)
         if self._timer is None:
             self._schedule(loop)
-        await turn
+        return turn
 
     def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
         wait_s = self._next_s - self._ahead_s - loop.time()
