@@ -146,7 +146,7 @@ async def _on_host(
 
 
 async def _is_hot(pods: RunningPods, node: str) -> bool:
-    page = await pods.get("extender", "/debug/nodes", Accept="application/json")
+    page = await pods.forwarded("extender", "/debug/nodes", Accept="application/json")
     rows = {row["node"]: row for row in page.json()["nodes"]}
     return rows[node]["unknown"] is None and rows[node]["use"] >= 1.0
 

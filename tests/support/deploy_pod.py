@@ -77,6 +77,12 @@ class RunningPods:
         probe = found["readinessProbe"]["httpGet"]
         return await self._ask(found, {**probe, "path": path}, headers)
 
+    async def forwarded(self, container: str, path: str, **headers: str) -> httpx.Response:
+        """Ask the health port of a container on loopback, as `kubectl port-forward` does."""
+        found = self._containers[container]
+        probe = found["readinessProbe"]["httpGet"]
+        return await self._ask(found, {**probe, "host": LOOPBACK, "path": path}, headers)
+
     async def post(self, port: int, path: str, body: Json) -> httpx.Response:
         """Ask a port that is on the loopback of the pod."""
         transport = httpx.AsyncHTTPTransport(uds=str(_socket(self._sockets, LOOPBACK, port)))
@@ -295,11 +301,11 @@ def _mounts(container: Json) -> list[Json]:
 
 
 def _ways_in(folder: Path, containers: Iterable[Json]) -> list[Json]:
-    """Return relays by which the test reaches the ports that the kubelet probes."""
-    probed = {
-        _address(container, container["readinessProbe"]["httpGet"]) for container in containers
-    }
-    return [_way_in(folder, host, port) for host, port in probed]
+    """Return relays to the ports that the kubelet probes, where it does and on loopback."""
+    probes = [(container, container["readinessProbe"]["httpGet"]) for container in containers]
+    probed = {_address(container, probe) for container, probe in probes}
+    probed |= {_address(container, {**probe, "host": LOOPBACK}) for container, probe in probes}
+    return [_way_in(folder, host, port) for host, port in sorted(probed)]
 
 
 def _way_in(folder: Path, host: str, port: int) -> Json:
