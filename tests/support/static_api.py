@@ -22,6 +22,8 @@ class StaticApi:
         self._lists = {resource.path(): items for resource, items in objects.items()}
         self._measured = measured
         self.url = ""
+        self.spoiled: tuple[bytes, dict[str, str]] | None = None
+        """Body and headers of every answer of the metrics API while set."""
         self.down = False
         """Answers 503 to everything while true."""
 
@@ -53,6 +55,9 @@ class StaticApi:
         if request.path == f"/apis/{NODE_METRICS.api_version}":
             names = [{"name": kind.plural} for kind in (NODE_METRICS, POD_METRICS)]
             return web.json_response({"resources": names})
+        if self.spoiled is not None and request.path.startswith(f"/apis/{NODE_METRICS.group}/"):
+            body, headers = self.spoiled
+            return web.Response(body=body, headers=headers)
         items = self._lists.get(request.path, [])
         return web.json_response({"metadata": {"resourceVersion": "7"}, "items": items})
 
