@@ -61,6 +61,7 @@ class Decider:
         self._index = FitIndex()
         self._assessor = Assessor(config)
         self._told: dict[PodUid, Refusal] = {}
+        self._trouble = ""
 
     def decide(self, belief: Belief, now_s: float, *, at_once: bool = False) -> Decision:
         """Return the plan for this moment; `at_once` takes the samples at hand for enough."""
@@ -80,7 +81,9 @@ class Decider:
             if not goals or len(goals) == len(demand.assessment.goals):
                 raise
             failed = unjudgeable(error).words
-            log.warning("planning for load failed", error=failed, where=_where(error))
+            if failed != self._trouble:
+                log.warning("planning for load failed", error=failed, where=_where(error))
+            self._trouble = failed
         plan = self._planned_without_the_odd(self._anew(demand, goals=goals))
         words = f"Nothing is planned for load, because that failed: {failed}"
         return msgspec.structs.replace(plan, notes=(*plan.notes, words))

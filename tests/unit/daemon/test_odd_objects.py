@@ -179,6 +179,8 @@ def test_nodes_are_emptied_even_if_load_cannot_be_planned_for() -> None:
     world.node("hotter")
     for name in many:
         world.pod(name, "hotter", 4)
-    plan = decided(world, _fits_nobody_knows_where, *many).plan
+    with capture_logs() as logs:
+        plan = decided(world, _fits_nobody_knows_where, *many).plan
+    assert [each["event"] for each in logs].count("planning for load failed") == 1
     assert [move.pod for move in plan.moves] == ["default/leaves"]
     assert any("Nothing is planned for load, because that failed" in note for note in plan.notes)
