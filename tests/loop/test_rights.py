@@ -38,6 +38,7 @@ MIGRATIONS, PDBS, EVENTS, LEASES = (
 )
 # What load it is does not matter here, so nobody waits for measurements.
 SETTINGS: Json = {
+    "mode": "act",
     "enabledStrategies": ["NodeMaintenance"],
     "usageSource": "requests",
     "usageInterval": "1s",
