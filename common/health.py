@@ -192,7 +192,8 @@ def _on_loopback(endpoint: Endpoint) -> Endpoint:
         if _came_from_here(request):
             answer: Response = await endpoint(request)
             return answer
-        port, path = request.url.port, request.url.path
+        # The Host header of a request need not name the port; the socket knows it.
+        port, path = (request.scope.get("server") or ("", ""))[1], request.url.path
         words = (
             "This page names pods and nodes and is shown on loopback only. "
             f"Run kubectl port-forward with this pod and port {port}, "

@@ -49,10 +49,13 @@ _MACHINE: Final = '{job=~"$nodeJobs"}'
 _BUSY: Final = '{job=~"$nodeJobs",mode!~"idle|iowait|steal"}'
 
 # A restarted container has two ids within the window, and both of its rates count; of its
-# memory only one container can be alive. Old cAdvisors give one series per core.
+# memory only one container can be alive. Old cAdvisors give one series per core. A kubelet
+# serves the same containers on /metrics/cadvisor and on /metrics/resource, under one job.
 POD_CPU: Final = (
-    "sum by (namespace, pod) (max by (namespace, pod, container, id, cpu) "
-    f"(rate(container_cpu_usage_seconds_total{_CONTAINER}[$window])))"
+    "sum by (namespace, pod) (max by (namespace, pod, container) "
+    "(sum by (namespace, pod, container, metrics_path) "
+    "(max by (namespace, pod, container, id, cpu, metrics_path) "
+    f"(rate(container_cpu_usage_seconds_total{_CONTAINER}[$window])))))"
 )
 POD_MEMORY: Final = (
     "sum by (namespace, pod) (max by (namespace, pod, container) "

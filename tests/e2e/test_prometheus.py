@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -80,6 +81,15 @@ def kubelet(stopped_s: float | None) -> Sequence[Line]:
     ]
 
 
+def resource(stopped_s: float | None) -> Sequence[Line]:
+    """Return the same containers as a kubelet has them on /metrics/resource."""
+    return [
+        replace(line, labels={k: line.labels[k] for k in ("namespace", "pod", "container")})
+        for line in kubelet(stopped_s)
+        if line.labels.get("container") not in ("", "POD", "y")
+    ]
+
+
 def tenant() -> Sequence[Line]:
     """Return what an exporter of a tenant says about others: idle nodes, and a hungry pod."""
     return [*container("web-2", "app", 90.0, 9000.0), *machine(0.0, 4000.0)]
@@ -91,6 +101,10 @@ def targets(port: int, **labels: str) -> dict[str, Any]:
 
 def scrape_configs(port: int) -> list[Mapping[str, Any]]:
     cadvisor = {"metrics_path": "/cadvisor", "static_configs": [targets(port)]}
+    kubelets = [
+        targets(port, __metrics_path__=path, metrics_path=f"/metrics{path}")
+        for path in ("/cadvisor", "/resource")
+    ]
     machines = [
         targets(port, __metrics_path__="/by-label", node="by-label"),
         targets(port, __metrics_path__="/by-address", instance="10.0.0.2:9100"),
@@ -99,7 +113,7 @@ def scrape_configs(port: int) -> list[Mapping[str, Any]]:
         targets(port, __metrics_path__="/elsewhere", instance="192.168.7.7:9100"),
     ]
     return [
-        {"job_name": "kubelet", **cadvisor},
+        {"job_name": "kubelet", "static_configs": kubelets},
         {"job_name": "kubelet-again", **cadvisor},
         {"job_name": "node-exporter", "static_configs": machines},
         {
@@ -140,6 +154,7 @@ async def stand(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stand
     exporter = Exporter()
     exporter.pages = {
         "/cadvisor": lambda: kubelet(None),
+        "/resource": lambda: resource(None),
         "/by-label": lambda: machine(1.0, 1000.0),
         "/by-address": lambda: machine(0.5, 500.0),
         "/by-host": lambda: machine(0.25, 250.0),
@@ -155,6 +170,7 @@ async def stand(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stand
         await exporter.scraped(4)
         stopped_s = round(SYSTEM.now(), 3)
         exporter.pages["/cadvisor"] = lambda: kubelet(stopped_s)
+        exporter.pages["/resource"] = lambda: resource(stopped_s)
         await exporter.scraped(round(1000 * WINDOW_S / SCRAPE_MS))
         yield Stand(url, exporter, stopped_s)
 
