@@ -51,7 +51,7 @@ class Estimator:
         else:
             siblings = self._of_siblings(pod, snapshot, freshness)
             found = from_spec(pod, self._settings.estimates) if siblings is None else siblings
-        return _bounded(found, snapshot.nodes.get(pod.node))
+        return bounded(found, snapshot.nodes.get(pod.node))
 
     def _of_siblings(
         self, pod: PodRecord, snapshot: Snapshot, freshness: Freshness
@@ -74,7 +74,7 @@ class Estimator:
         return _Median(load, freshness.from_s, freshness.until_s)
 
 
-def _bounded(load: PodLoad, view: NodeView | None) -> PodLoad:
+def bounded(load: PodLoad, view: NodeView | None) -> PodLoad:
     """Bound an estimate by what the pod's node has, as samples are: a request may be any number."""
     if view is None:
         return load

@@ -74,7 +74,7 @@ class _Part(NamedTuple):
 def changes_since(usage: Usage, view: NodeView, tracker: NodeTracker, loads: PodLoads) -> Changes:
     """Return a node's load now, and by which pods it differs from the sample."""
     arriving: list[_Part] = []
-    leaving: list[tuple[PodRecord, PodLoad]] = []
+    terminating: list[tuple[PodRecord, PodLoad]] = []
     start_s = usage.start_s
     for pod in view.pods.values():
         began = began_before(pod, start_s)
@@ -86,15 +86,14 @@ def changes_since(usage: Usage, view: NodeView, tracker: NodeTracker, loads: Pod
         if not began:
             arriving.append(_arriving(pod, load, usage))
         if leaves(pod, loads.freshness):
-            share = _share(pod, load, usage, loads.history.get(pod.uid), began=began)
-            leaving += [(pod, share)] if share is not None else []
+            terminating.append((pod, load))
     left = [_left(departure, usage) for departure in tracker.departed.values()]
     arriving = _bounded(arriving, view)
-    if not (arriving or leaving or left):
+    if not (arriving or terminating or left):
         return Changes(Load(usage.cpu_milli, usage.mem_bytes), Load(0.0, 0.0), ())
     arriving, seen_milli = _seen(usage, arriving, left, _explained(view, tracker, usage, loads))
     found = [_difference(part, seen_milli[part.pod.uid]) for part in (*arriving, *left)]
-    return _summed(usage, found, leaving)
+    return _summed(usage, found, _leaving(terminating, arriving, usage, loads.history))
 
 
 def leaves(pod: PodRecord, freshness: Freshness) -> bool:
@@ -127,9 +126,23 @@ def _left(departure: Departure, usage: Usage) -> _Part:
     return _Part(departure.pod, Change.LEFT, load, seen, usage.end_s <= gone_s)
 
 
-def _share(
-    pod: PodRecord, load: PodLoad, usage: Usage, page: PodHistory | None, *, began: bool
-) -> PodLoad | None:
+def _leaving(
+    terminating: Sequence[tuple[PodRecord, PodLoad]],
+    arriving: Sequence[_Part],
+    usage: Usage,
+    history: Mapping[PodUid, PodHistory],
+) -> list[tuple[PodRecord, PodLoad]]:
+    """Return what terminating pods take with them: of a new one no more than was added."""
+    added = {part.pod.uid: part.load for part in arriving}
+    found = []
+    for pod, load in terminating:
+        new = added.get(pod.uid)
+        share = _share(new or load, usage, history.get(pod.uid), began=new is None)
+        found += [(pod, share)] if share is not None else []
+    return found
+
+
+def _share(load: PodLoad, usage: Usage, page: PodHistory | None, *, began: bool) -> PodLoad | None:
     """Return what a terminating pod uses; None where the sample may be without it."""
     if load.basis is not Basis.MEASURED or page is None:
         # Contained and never measured: nothing tells how much of the sample is its.

@@ -73,6 +73,8 @@ class NodeTracker:
             if after is None or uses_nothing(after, now_s):
                 self._left_s = now_s
                 self._remember(before, history.get(uid), seen_s, now_s)
+        # One that has crashed and runs again has not left; the sample contains it.
+        self.departed = {u: d for u, d in self.departed.items() if not _uses(pods.get(u), now_s)}
         self._pods = pods
 
     def take(self, node: Usage, limits: Limits, usages: Sequence[Usage | None]) -> bool:
@@ -97,3 +99,7 @@ class NodeTracker:
         self.departed[pod.uid] = Departure(
             pod, page.cpu_last_milli, page.mem_last_bytes, seen_s, left_s
         )
+
+
+def _uses(pod: PodRecord | None, now_s: float) -> bool:
+    return pod is not None and not uses_nothing(pod, now_s)

@@ -19,7 +19,7 @@ import msgspec
 from common.cluster.records import NodeName, PodRecord, PodUid
 from common.cluster.snapshot import NodeView, Snapshot
 from common.contract import Unknown
-from common.load.estimates import Estimator
+from common.load.estimates import Estimator, bounded
 from common.load.freshness import Freshness, uses_until_s
 from common.load.sample_changes import PodLoads, changes_since, leaves
 from common.load.settings import LoadSettings
@@ -105,7 +105,8 @@ class LoadView:
     def load_of(self, pod: PodRecord) -> PodLoad:
         """Return the load of a pod, which need not be in the snapshot."""
         if self._from_requests:
-            return _NOTHING if pod.finished else _requested(pod)
+            view = self._snapshot.nodes.get(pod.node)
+            return _NOTHING if pod.finished else bounded(_requested(pod), view)
         return pod_load(pod, self._snapshot, self._estimator, self._freshness)
 
 
@@ -174,8 +175,9 @@ def _guessed(
 
 def judge_requested(view: NodeView, freshness: Freshness) -> Judgement:
     """Return a node's load in a cluster where load is what pods ask for."""
-    now = Load(float(view.requested.cpu_milli), float(view.requested.mem_bytes))
-    leaving = [_requested(pod) for pod in view.pods.values() if leaves(pod, freshness)]
+    now = _asked(view)
+    gone = (pod for pod in view.pods.values() if leaves(pod, freshness))
+    leaving = [bounded(_requested(pod), view) for pod in gone]
     load = NodeLoad(
         name=view.node.name,
         cpu_milli=now.cpu_milli,
@@ -188,6 +190,15 @@ def judge_requested(view: NodeView, freshness: Freshness) -> Judgement:
         why=_no_room(view),
     )
     return Judgement(load, view, None, freshness.from_s, freshness.until_s)
+
+
+def _asked(view: NodeView) -> Load:
+    """Return what pods ask for together, each for no more than the node has."""
+    asked, offered = view.requested, view.node.allocatable
+    if asked.cpu_milli <= offered.cpu_milli and asked.mem_bytes <= offered.mem_bytes:
+        return Load(float(asked.cpu_milli), float(asked.mem_bytes))
+    loads = [bounded(_requested(pod), view) for pod in view.pods.values() if not pod.finished]
+    return Load(fsum(each.cpu_milli for each in loads), fsum(each.mem_bytes for each in loads))
 
 
 def _requested(pod: PodRecord) -> PodLoad:

@@ -34,6 +34,14 @@ def test_a_pod_uses_exactly_what_it_asks_for(world: LoadWorld) -> None:
     assert world.pod_load("b").basis is Basis.REQUESTS
 
 
+def test_a_pod_counts_for_no_more_than_its_node_has(world: LoadWorld) -> None:
+    world.pod("huge", requests=("4000000000000", "1Gi"), deleted_s=world.now_s + 60.0)
+
+    assert world.pod_load("huge").cpu_milli == 8000.0
+    assert (world.load().cpu_milli, world.load().settled.cpu_milli) == (9500.0, 1500.0)
+    assert world.load().mem_bytes == 2048.0 * MIB
+
+
 def test_no_time_makes_it_stale_and_no_sample_changes_it(world: LoadWorld) -> None:
     world.measure({"n1": (7000.0, 7000.0)}, {"a": (6000.0, 6000.0)})
     world.pass_time(1e6)

@@ -103,6 +103,16 @@ def test_a_terminating_pod_that_was_never_measured_takes_nothing_away() -> None:
     assert world.load().settled.cpu_milli == 5200.0
 
 
+def test_new_pods_that_terminate_take_no_more_with_them_than_was_added(world: LoadWorld) -> None:
+    deleted_s = world.now_s + GRACE_S
+    for number in range(100):
+        world.pod(f"new-{number}", scheduled_s=world.now_s, deleted_s=deleted_s)
+
+    # Each is estimated at 250m, and all together at what the node has.
+    assert world.load().cpu_milli == pytest.approx(15_200.0)
+    assert world.load().settled.cpu_milli == pytest.approx(5200.0)
+
+
 @pytest.mark.parametrize("shares", [(9000.0, 3000.0), (2000.0, 30_000.0)])
 def test_what_is_left_is_never_below_zero(world: LoadWorld, shares: tuple[float, float]) -> None:
     world.pod("a", deleted_s=world.now_s + GRACE_S)
@@ -155,6 +165,16 @@ def test_a_pod_that_crashes_has_left(world: LoadWorld) -> None:
 
 
 # What has arrived
+
+
+def test_a_pod_that_crashed_and_runs_again_has_not_left(world: LoadWorld) -> None:
+    for state in (waiting("CrashLoopBackOff"), running_since(world.now_s + 10.0)):
+        world.pod("a", state=state, scheduled_s=world.now_s - 3600.0)
+        world.load()
+        world.pass_time(10.0)
+
+    assert (world.load().cpu_milli, world.load().mem_bytes) == (5200.0, 5200.0 * MIB)
+    assert world.load().differences == ()
 
 
 def test_a_pod_that_no_window_contains_yet_is_added(world: LoadWorld) -> None:
