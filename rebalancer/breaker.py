@@ -30,6 +30,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from itertools import islice
 from math import inf
 from typing import Final
 
@@ -371,35 +372,46 @@ class _OneWorkload(_OneBreaker):
 
 
 class _Votes:
-    """The latest votes, one for each workload."""
+    """The latest votes, one for each workload.
+
+    Of each namespace so many are kept as are looked at. One with many workloads does not push
+    the votes of others out of sight: without its own, theirs are as many as ever.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._votes: dict[tuple[str, Workload], Mark] = {}
-
-    def __len__(self) -> int:
-        return len(self._votes)
+        self._spaces: dict[str, dict[Workload, None]] = {}
 
     def add(self, migration: MigrationRecord, mark: Mark) -> None:
-        key = migration.namespace, workload_of(migration)
-        self._votes.pop(key, None)
-        self._votes[key] = mark
-        if len(self._votes) > self._most:
-            del self._votes[next(iter(self._votes))]
+        space, workload = migration.namespace, workload_of(migration)
+        mine = self._spaces.setdefault(space, {})
+        mine.pop(workload, None)
+        self._votes.pop((space, workload), None)
+        mine[workload] = None
+        self._votes[space, workload] = mark
+        if len(mine) > self._most:
+            oldest = next(iter(mine))
+            del mine[oldest], self._votes[space, oldest]
 
     def clear(self) -> None:
         self._votes.clear()
+        self._spaces.clear()
 
     def namespaces(self, *marks: Mark) -> set[str]:
         """Return where these votes come from; without marks, where all of them do."""
-        return {key[0] for key, mark in self._votes.items() if not marks or mark in marks}
+        return {space for space, mark in self._latest() if not marks or mark in marks}
 
     def bad(self, *, without: str = "") -> tuple[int, int]:
         """Return how many are bad and how many there are, without those of one namespace."""
-        counts = Counter(mark for key, mark in self._votes.items() if key[0] != without)
+        counts = Counter(mark for _, mark in self._latest(without))
         missed = counts[Mark.MISSED] if counts[Mark.MISSED] >= FEWEST_BAD else 0
         wrong = counts[Mark.BAD] + counts[Mark.UNGUIDED] + counts[Mark.RETURNED]
         return wrong + missed, counts.total()
+
+    def _latest(self, without: str = "") -> Iterator[tuple[str, Mark]]:
+        found = ((key[0], self._votes[key]) for key in reversed(self._votes) if key[0] != without)
+        return islice(found, self._most)
 
 
 class _Counting(_OneBreaker):
@@ -420,7 +432,8 @@ class _Counting(_OneBreaker):
         raise NotImplementedError
 
     def _too_many(self, bad: int, count: int) -> bool:
-        return bad >= FEWEST_BAD and bad > self.settings.bad_share * count
+        enough = count >= self.settings.minimum and bad >= FEWEST_BAD
+        return enough and bad > self.settings.bad_share * count
 
     def _forget(self) -> None:
         self.votes.clear()
@@ -435,8 +448,7 @@ class _Namespace(_Counting):
         if mark is Mark.UNGUIDED:
             return _unguided(migration)
         bad, count = self.votes.bad()
-        enough = count >= self.settings.minimum and self._too_many(bad, count)
-        return f"{bad} of the last {count} moves went wrong" if enough else ""
+        return f"{bad} of the last {count} moves went wrong" if self._too_many(bad, count) else ""
 
 
 class _Cluster(_Counting):
@@ -449,13 +461,13 @@ class _Cluster(_Counting):
         self._tried_badly: set[str] = set()
 
     def _why(self, migration: MigrationRecord, mark: Mark) -> str:
-        unguided = self.votes.namespaces(Mark.UNGUIDED)
-        if mark is Mark.UNGUIDED and len(unguided) > 1:
-            return f"{_unguided(migration)}, and not only in this namespace"
+        others = self.votes.namespaces(Mark.UNGUIDED) - {migration.namespace}
+        # One may be forged and one chance.
+        if mark is Mark.UNGUIDED and len(others) >= FEWEST_BAD:
+            return f"{_unguided(migration)}, like some in {len(others)} other namespaces"
         bad, count = self.votes.bad()
+        # Without any other namespace the latest votes are the same.
         spaces = self.votes.namespaces()
-        if count < self.settings.minimum or len(spaces) < FEWEST_BAD:
-            return ""
         if not all(self._too_many(*self.votes.bad(without=name)) for name in spaces):
             return ""
         return f"{bad} of the last {count} moves went wrong, in several namespaces"
