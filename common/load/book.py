@@ -20,7 +20,7 @@ from common.cluster.snapshot import NodeView, Snapshot
 from common.load.estimates import Estimator
 from common.load.freshness import Freshness, Limits, covers
 from common.load.settings import LoadSettings
-from common.load.tracker import NodeTracker
+from common.load.tracker import Departure, NodeTracker, moved_lately
 from common.load.values import Load
 from common.load.view import Judgement, LoadView, judge_measured, judge_requested
 from common.usage.history import PodHistory, first, follow
@@ -62,9 +62,14 @@ class LoadBook:
         latest_s = now_s + self._settings.clock_skew_s
         history: dict[PodUid, PodHistory] = {}
         trackers: dict[NodeName, NodeTracker] = {}
+        moved: Mapping[NodeName, Sequence[Departure]] | None = None
         for name, view in snapshot.nodes.items():
             breathe()
-            trackers[name] = tracker = self._tracker(view, now_s, latest_s)
+            tracker = self._tracker(view, latest_s)
+            if tracker is None:
+                moved = moved_lately(snapshot, now_s) if moved is None else moved
+                tracker = NodeTracker(view.node.uid, view.pods, now_s, moved.get(name, ()))
+            trackers[name] = tracker
             limits = Limits(view.node, latest_s)
             usages = _possible(view.pods.values(), sample.pods, limits)
             self._look_at(view, tracker, now_s)
@@ -128,7 +133,7 @@ class LoadBook:
     def _look_at(self, view: NodeView, tracker: NodeTracker, now_s: float) -> None:
         tracker.look_at(view.pods, self._history, seen_s=self._looked_s, now_s=now_s)
 
-    def _tracker(self, view: NodeView, now_s: float, latest_s: float) -> NodeTracker:
+    def _tracker(self, view: NodeView, latest_s: float) -> NodeTracker | None:
         """Return the memory of this node; a new object of the same name has none.
 
         Neither has one that was last measured in what is now the future: our clock was set
@@ -136,7 +141,7 @@ class LoadBook:
         """
         found = self._trackers.get(view.node.name)
         if found is None or found.uid != view.node.uid or (found.end_s or 0.0) > latest_s:
-            return NodeTracker(view.node.uid, view.pods, now_s)
+            return None
         return found
 
     def _follow(

@@ -58,13 +58,16 @@ class Changes(NamedTuple):
 class _Part(NamedTuple):
     """A pod that a window contains in part, in full or not at all."""
 
-    pod: PodRecord
+    key: str
+    uid: PodUid
     change: Change
     load: PodLoad
     seen: float
     """The part of the window in which it was there, from 0 to 1."""
     mem_seen: bool
     """Whether it was there at the end of the window, when memory is read."""
+    dated: bool = False
+    """Whether it is known since when it runs."""
 
     @property
     def partly(self) -> bool:
@@ -92,7 +95,7 @@ def changes_since(usage: Usage, view: NodeView, tracker: NodeTracker, loads: Pod
     if not (arriving or terminating or left):
         return Changes(Load(usage.cpu_milli, usage.mem_bytes), Load(0.0, 0.0), ())
     arriving, seen_milli = _seen(usage, arriving, left, _explained(view, tracker, usage, loads))
-    found = [_difference(part, seen_milli[part.pod.uid]) for part in (*arriving, *left)]
+    found = [_difference(part, seen_milli[part.uid]) for part in (*arriving, *left)]
     return _summed(usage, found, _leaving(terminating, arriving, usage, loads.history))
 
 
@@ -113,7 +116,7 @@ def _arriving(pod: PodRecord, load: PodLoad, usage: Usage) -> _Part:
     known = pod.started_s is not None
     there_s = usage.end_s - since_s - (0.0 if known else STAMP_PRECISION_S)
     seen = min(1.0, max(0.0, there_s / usage.window_s)) if usage.window_s > 0.0 else 0.0
-    return _Part(pod, Change.ARRIVING, load, seen, since_s < usage.end_s)
+    return _Part(pod.key, pod.uid, Change.ARRIVING, load, seen, since_s < usage.end_s, known)
 
 
 def _left(departure: Departure, usage: Usage) -> _Part:
@@ -123,7 +126,8 @@ def _left(departure: Departure, usage: Usage) -> _Part:
     seen = 1.0
     if usage.end_s > departure.seen_s and usage.window_s > 0.0:
         seen = min(1.0, max(0.0, (gone_s - usage.start_s) / usage.window_s))
-    return _Part(departure.pod, Change.LEFT, load, seen, usage.end_s <= gone_s)
+    there = usage.end_s <= gone_s
+    return _Part(departure.key, departure.uid, Change.LEFT, load, seen, there)
 
 
 def _leaving(
@@ -133,7 +137,7 @@ def _leaving(
     history: Mapping[PodUid, PodHistory],
 ) -> list[tuple[PodRecord, PodLoad]]:
     """Return what terminating pods take with them: of a new one no more than was added."""
-    added = {part.pod.uid: part.load for part in arriving}
+    added = {part.uid: part.load for part in arriving}
     found = []
     for pod, load in terminating:
         new = added.get(pod.uid)
@@ -197,19 +201,19 @@ def _seen(
     usage: Usage, arriving: list[_Part], left: Sequence[_Part], explained: float | None
 ) -> tuple[list[_Part], dict[PodUid, float]]:
     """Return how much CPU of each pod the sample contains, and the new pods as it shows them."""
-    by_time = {part.pod.uid: part.load.cpu_milli * part.seen for part in (*arriving, *left)}
+    by_time = {part.uid: part.load.cpu_milli * part.seen for part in (*arriving, *left)}
     partly = [part for part in (*arriving, *left) if part.partly]
     if explained is None or not partly:
         return arriving, by_time
-    whole = fsum(by_time[part.pod.uid] for part in left if not part.partly)
+    whole = fsum(by_time[part.uid] for part in left if not part.partly)
     rest = max(0.0, usage.cpu_milli - explained - whole)
     if _tells(partly):
-        scale = _scale(rest, fsum(by_time[part.pod.uid] for part in partly))
+        scale = _scale(rest, fsum(by_time[part.uid] for part in partly))
         arriving = [_scaled(part, scale) if part.partly else part for part in arriving]
         partly = [part for part in arriving if part.partly]
     total = fsum(part.load.cpu_milli for part in partly)
     share = min(1.0, rest / total) if total > 0.0 else 0.0
-    return arriving, by_time | {p.pod.uid: share * p.load.cpu_milli for p in partly}
+    return arriving, by_time | {p.uid: share * p.load.cpu_milli for p in partly}
 
 
 def _tells(partly: Iterable[_Part]) -> bool:
@@ -218,8 +222,7 @@ def _tells(partly: Iterable[_Part]) -> bool:
     It must contain enough of them, and it must be known since when they run.
     """
     return all(
-        part.load.basis is Basis.SPEC and part.pod.started_s is not None and part.seen >= LEAST_SEEN
-        for part in partly
+        part.load.basis is Basis.SPEC and part.dated and part.seen >= LEAST_SEEN for part in partly
     )
 
 
@@ -231,9 +234,7 @@ def _difference(part: _Part, seen_milli: float) -> Difference:
     else:
         cpu_milli = -seen_milli
         mem_bytes = -load.mem_bytes if part.mem_seen else 0.0
-    return Difference(
-        part.pod.key, part.pod.uid, part.change, cpu_milli, mem_bytes, part.load.basis
-    )
+    return Difference(part.key, part.uid, part.change, cpu_milli, mem_bytes, part.load.basis)
 
 
 def _summed(

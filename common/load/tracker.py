@@ -3,27 +3,34 @@
 A pod that has left is part of its node's sample for as long as the window reaches back to
 when it was there. Taken as it is, the sample would make a relieved node look hot, and be
 relieved again. So pods that left are remembered with what they used, until a window begins
-after they had gone.
+after they had gone. What left before we came is known of our own moves only: Migrations tell.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
-from common.cluster.records import PodRecord, PodUid
+from common.cluster.records import NodeName, PodRecord, PodUid
+from common.cluster.snapshot import Snapshot
 from common.contract import Unknown
 from common.load.freshness import Limits, uses_nothing
 from common.load.overhead import LAG_S, Overhead, residual
 from common.usage.history import PodHistory
 from common.usage.source import Usage
 
+MOVED_S: Final = 600.0
+"""How long after an eviction a sample may still contain the pod: its grace, a lag, a window."""
+
 
 class Departure(msgspec.Struct, frozen=True, gc=False):
     """A pod that stopped using its node, and what it used before."""
 
-    pod: PodRecord
+    key: str
+    uid: PodUid
     cpu_milli: float
     mem_bytes: float
     seen_s: float
@@ -37,14 +44,21 @@ class NodeTracker:
 
     __slots__ = ("_left_s", "_pods", "departed", "overhead", "refused", "uid", "usage")
 
-    def __init__(self, uid: str, pods: Mapping[PodUid, PodRecord], now_s: float) -> None:
+    def __init__(
+        self,
+        uid: str,
+        pods: Mapping[PodUid, PodRecord],
+        now_s: float,
+        moved: Iterable[Departure] = (),
+    ) -> None:
+        """Begin to follow; `moved` are the pods that are known to have left before."""
         self.uid = uid
         self.usage: Usage | None = None
         """The newest sample that was believed."""
         self.refused: Unknown | None = None
         """What was wrong with the newest sample."""
         self.overhead = Overhead()
-        self.departed: dict[PodUid, Departure] = {}
+        self.departed: dict[PodUid, Departure] = {each.uid: each for each in moved}
         """Pods that left, and of which the sample may still tell."""
         self._pods = pods
         # Which pods left before the first look is not known, so it may have been just now.
@@ -97,9 +111,27 @@ class NodeTracker:
         if page is None or self.usage is None or page.end_s < self.usage.start_s - LAG_S:
             return
         self.departed[pod.uid] = Departure(
-            pod, page.cpu_last_milli, page.mem_last_bytes, seen_s, left_s
+            pod.key, pod.uid, page.cpu_last_milli, page.mem_last_bytes, seen_s, left_s
         )
 
 
 def _uses(pod: PodRecord | None, now_s: float) -> bool:
     return pod is not None and not uses_nothing(pod, now_s)
+
+
+def moved_lately(snapshot: Snapshot, now_s: float) -> Mapping[NodeName, Sequence[Departure]]:
+    """Return the pods that Migrations have moved away lately and that have gone, by node.
+
+    When they went was not seen. Between the eviction and now is all that can be said.
+    """
+    found: dict[NodeName, list[Departure]] = defaultdict(list)
+    for move in snapshot.migrations.values():
+        view, evicted_s = snapshot.nodes.get(move.source), move.evicted_s
+        if view is None or evicted_s is None or move.pod_uid in snapshot.pods:
+            continue
+        # A node of the same name may be another one by now.
+        if now_s - MOVED_S < evicted_s <= now_s and view.node.created_s < evicted_s:
+            load = move.load_cpu_milli, move.load_mem_bytes
+            key = f"{move.namespace}/{move.pod_name}"
+            found[move.source].append(Departure(key, move.pod_uid, *load, evicted_s, now_s))
+    return found

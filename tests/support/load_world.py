@@ -58,9 +58,19 @@ class LoadWorld:
     def pass_time(self, seconds: float) -> None:
         self.now_s += seconds
 
-    def node(self, name: str, *, cpu: str = "8", memory: str = "32Gi", uid: str = "") -> None:
+    def node(
+        self,
+        name: str,
+        *,
+        cpu: str = "8",
+        memory: str = "32Gi",
+        uid: str = "",
+        created_s: float | None = None,
+    ) -> None:
         wire = wire_node(build.node(name, cpu=cpu, memory=memory))
         wire.metadata.uid = uid or uid_of(name)
+        if created_s is not None:
+            wire.metadata.creation_timestamp = datetime.fromtimestamp(created_s, UTC)
         self.state.nodes.upsert(wire)
 
     def pod(

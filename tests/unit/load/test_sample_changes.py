@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.cluster.migrations import Amounts, MigrationStatus, PodRef
 from common.load import Basis, Change
 from tests.support.load_world import MIB, LoadWorld, running_since, waiting
+from tests.support.migrations import migration, spec_of
 
 GRACE_S = 7200.0
 
@@ -165,6 +169,38 @@ def test_a_pod_that_crashes_has_left(world: LoadWorld) -> None:
 
 
 # What has arrived
+
+
+@pytest.mark.parametrize(
+    ("evicted_ago_s", "made_ago_s", "left"),
+    [(40.0, 3600.0, True), (3000.0, 3600.0, False), (40.0, 20.0, False)],
+    ids=["just now", "long ago", "from another node of that name"],
+)
+def test_a_new_leader_knows_what_was_moved_before_it_came(
+    evicted_ago_s: float, made_ago_s: float, *, left: bool
+) -> None:
+    world = LoadWorld()
+    world.node("n1", cpu="10", created_s=world.now_s - made_ago_s)
+    world.pod("b")
+    spec = spec_of(
+        pod=PodRef(namespace="default", name="a", uid="u-a"),
+        source="n1",
+        load=Amounts(cpu_milli=2000.0, memory_bytes=0.0),
+    )
+    evicted = datetime.fromtimestamp(world.now_s - evicted_ago_s, UTC)
+    status = MigrationStatus(phase="Completed", evicted_at=evicted)
+    world.state.migrations.upsert(migration(spec, status=status))
+    # Rates over two minutes, as of Prometheus: the pod is in most of them.
+    world.measure({"n1": (8000.0, 8000.0)}, {"b": (3000.0, 3000.0)}, window_s=120.0)
+
+    expected = 8000.0 - 2000.0 * 100.0 / 120.0 if left else 8000.0
+    assert world.load().settled.cpu_milli == pytest.approx(expected)
+    assert [d.pod for d in world.load().differences] == ["default/a"] * left
+
+    world.pass_time(121.0)
+    world.measure({"n1": (6000.0, 8000.0)}, {"b": (3000.0, 3000.0)}, window_s=120.0)
+
+    assert world.load().cpu_milli == 6000.0
 
 
 def test_a_pod_that_crashed_and_runs_again_has_not_left(world: LoadWorld) -> None:
