@@ -35,7 +35,7 @@ from rebalancer.planner import Demand, Plan, PlannerSettings, make_plan
 from rebalancer.planner.fitting import Unfit
 from rebalancer.reasons import Refusal, unjudgeable
 from rebalancer.revalidation import Revalidated, revalidate
-from rebalancer.strategies import Assessment, Assessor, Look
+from rebalancer.strategies import Assessment, Assessor, Look, Patience
 from rebalancer.under_way import as_if_done
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
@@ -60,6 +60,7 @@ class Decider:
         self._config = config
         self._index = FitIndex()
         self._assessor = Assessor(config)
+        self._patience = Patience()
         self._told: dict[PodUid, Refusal] = {}
         self._trouble = ""
 
@@ -160,7 +161,8 @@ class Decider:
 
     def _demand(self, belief: Belief, load: LoadView, now_s: float, *, at_once: bool) -> Demand:
         config, snapshot = self._config, belief.snapshot
-        look = Look(snapshot, load, config, now_s, World(snapshot, self._index))
+        world = World(snapshot, self._index)
+        look = Look(snapshot, load, config, now_s, world, self._patience)
         past = past_of(snapshot.migrations.values())
         context = Context.of(snapshot, config, now_s=now_s, past=past, load=load)
         gates = _gates(context, _breakers(context), self._not_judged)

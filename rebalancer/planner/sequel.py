@@ -37,7 +37,8 @@ def demand_after(demand: Demand, goes: Mapping[PodUid, NodeName], evaluations: i
     }
     snapshot = _snapshot_after(look.snapshot, moved)
     load = _load_after(look.load, look.snapshot, moved)
-    after = replace(look, snapshot=snapshot, load=load, world=World(snapshot, FitIndex()))
+    world, patience = World(snapshot, FitIndex()), look.patience.copy()
+    after = replace(look, snapshot=snapshot, load=load, world=world, patience=patience)
     found = Assessor(look.config).assess(
         after, lambda pod: not demand.judge(pod, Purpose.LOAD), at_once=True
     )

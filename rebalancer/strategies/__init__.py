@@ -2,6 +2,7 @@
 
 from rebalancer.strategies.assessment import STRATEGIES, Assessment, Assessor, Waiting
 from rebalancer.strategies.base import Look, Participation, Refused, Strategy
+from rebalancer.strategies.claims import Patience
 from rebalancer.strategies.participation import RULES, Role, Rule, participation
 from rebalancer.strategies.reach import Evictable, Reach
 
@@ -13,6 +14,7 @@ __all__ = (
     "Evictable",
     "Look",
     "Participation",
+    "Patience",
     "Reach",
     "Refused",
     "Role",

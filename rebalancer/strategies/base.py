@@ -18,6 +18,7 @@ from common.fit import World
 from common.load import LoadView
 from rebalancer.goals import Ceiling, Goal
 from rebalancer.reasons import Refusal
+from rebalancer.strategies.claims import Patience
 from rebalancer.strategies.promises import Promises
 from rebalancer.strategies.reach import Reach
 
@@ -34,6 +35,8 @@ class Look:
     config: RebalancerConfiguration
     now_s: float
     world: World
+    patience: Patience = field(default_factory=Patience)
+    """For how long pods have waited for nodes, from earlier looks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,30 +9,87 @@ created does not count: it is bound in a moment, and what is planned is validate
 Nor does a pod count that waits for something else than room, which a tenant can let it do
 for ever: one of a scheduler that we do not guide, one that is placed only together with
 others, and one that claims devices, of which we do not know who has them.
+
+A node that the scheduler has promised to a pod is left alone in the same way, and pods that
+wait for others have no such promise either: one of a group bears `nominatedNodeName` as long
+as it waits (WillWaitOnPermit in pkg/scheduler/schedule_one.go). Its room is kept all the same.
+
+The scheduler knows more than we do: a pod that fits by all we see may fit nowhere, because a
+storage backend is full, and one whose victims never end waits for ever. It tries every pod
+again after five minutes (DefaultPodMaxInUnschedulablePodsDuration). So what pods of a
+namespace have not used for twice as long is theirs no longer.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from common.cluster.records import ControllerId, NodeName, OwnerUid, PodRecord
+from common.cluster.snapshot import Snapshot
 from common.fit import Candidate, World
 from rebalancer.evictability import group_words
 
 KINDS: Final = 64
 """Kinds of waiting pods that are tried on all nodes: of each namespace in turn, those that
 wait in numbers first."""
+LONGEST_S: Final = 600.0
+"""Pods of a namespace keep a node for themselves for so long."""
+
+Wait = tuple[NodeName, str]
+"""A node, and the namespace whose pods wait for it."""
 
 
 class Claims(NamedTuple):
     """Which pod could use which node, and how many kinds of pods were not tried."""
 
-    by_node: dict[NodeName, str]
+    pods: Mapping[Wait, str]
     untried: int = 0
+
+
+class Patience:
+    """Remembers since when pods of a namespace have waited for a node.
+
+    Pods that come and go are one wait: a pause ends it only if it is as long.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[Wait, tuple[float, float]] = {}
+        """When it was seen first and last."""
+
+    def copy(self) -> Patience:
+        """Return the same for a look at a cluster as it may become."""
+        found = Patience()
+        found._seen = self._seen
+        return found
+
+    def look(self, waits: Iterable[Wait], now_s: float) -> None:
+        """Take note of who waits now."""
+        before = self._seen
+        kept = {w: seen for w, seen in before.items() if now_s - seen[1] < LONGEST_S}
+        self._seen = kept | {w: (before.get(w, (now_s, now_s))[0], now_s) for w in waits}
+
+    def first(self, waits: Mapping[Wait, str], now_s: float) -> dict[NodeName, str]:
+        """Return the nodes that are kept, each with the first pod that waits for it."""
+        found: dict[NodeName, str] = {}
+        for wait, pod in waits.items():
+            if now_s - self._seen[wait][0] < LONGEST_S:
+                found.setdefault(wait[0], pod)
+        return found
+
+
+def nominations(snapshot: Snapshot, schedulers: Container[str]) -> Mapping[Wait, str]:
+    """Return the nodes that were promised to pending pods, each with the first such pod."""
+    promised = snapshot.by_nomination
+    pods = [pod for name in promised for pod in promised[name].values()]
+    found: dict[Wait, str] = {}
+    for pod in sorted(pods, key=lambda pod: pod.key):
+        if _waits_for_room(pod, schedulers):
+            found.setdefault((pod.nominated_node, pod.namespace), pod.key)
+    return found
 
 
 def claims(world: World, schedulers: Container[str]) -> Claims:
@@ -45,19 +102,23 @@ def claims(world: World, schedulers: Container[str]) -> Claims:
     if not waiting:
         return Claims({})
     kinds = _kinds(waiting, _most_free(world))
-    found: dict[NodeName, str] = {}
+    found: dict[Wait, str] = {}
     for pod in kinds[:KINDS]:
         mask = world.mask(Candidate.of(pod))
         for row in np.flatnonzero(mask):
             node = world.index.facts.nodes[row]
             if node is not None:
-                found.setdefault(node.name, pod.key)
+                found.setdefault((node.name, pod.namespace), pod.key)
     return Claims(found, max(0, len(kinds) - KINDS))
 
 
 def _waits(pod: PodRecord, schedulers: Container[str]) -> bool:
     if not pod.unschedulable or pod.shape.gates or pod.nominated_node:
         return False
+    return _waits_for_room(pod, schedulers)
+
+
+def _waits_for_room(pod: PodRecord, schedulers: Container[str]) -> bool:
     elsewhere = pod.shape.scheduler_name not in schedulers or pod.shape.resource_claims
     return not elsewhere and not group_words(pod)
 

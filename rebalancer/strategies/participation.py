@@ -15,13 +15,13 @@ from enum import Flag, auto
 from typing import Final, NamedTuple
 
 from common.cluster.records import NodeName, NodeRecord
-from common.cluster.snapshot import NodeView, Snapshot
+from common.cluster.snapshot import NodeView
 from common.contract import Unknown, under_maintenance
 from rebalancer.goals import Ceiling
 from rebalancer.pod_starts import start_failures
 from rebalancer.reasons import Refusal
 from rebalancer.strategies.base import Look, Participation, Refused
-from rebalancer.strategies.claims import claims
+from rebalancer.strategies.claims import claims, nominations
 from rebalancer.strategies.pools import autoscaler_of, pools_of, removal_taint
 from rebalancer.strategies.promises import kept_promises
 from rebalancer.strategies.reach import Evictable, Reach
@@ -174,12 +174,15 @@ RULES: tuple[Rule, ...] = (
 
 def participation(look: Look, evictable: Evictable) -> Participation:
     """Return who takes part in what; `evictable` tells whether a pod may be moved for load."""
-    found = claims(look.world, look.config.scheduler_names)
-    config = look.config
+    patience, config, now_s = look.patience, look.config, look.now_s
+    found = claims(look.world, config.scheduler_names)
+    promised = nominations(look.snapshot, config.scheduler_names)
+    patience.look({**found.pods, **promised}, now_s)
+    nominated, claimed = patience.first(promised, now_s), patience.first(found.pods, now_s)
     failing = start_failures(
         look.snapshot, now_s=look.now_s, cooldown_s=config.node_cooldown.seconds
     )
-    refused = _refused(Scene(look, _nominated(look.snapshot), found.by_node, failing))
+    refused = _refused(Scene(look, nominated, claimed, failing))
     pools = pools_of(look.snapshot.nodes.values(), config.pool_label)
     ceiling = Ceiling(config.cpu_threshold, config.memory_threshold)
     return Participation(
@@ -199,11 +202,6 @@ def participation(look: Look, evictable: Evictable) -> Participation:
 
 def _records(look: Look, names: tuple[NodeName, ...]) -> list[NodeRecord]:
     return [look.snapshot.nodes[name].node for name in names]
-
-
-def _nominated(snapshot: Snapshot) -> dict[NodeName, str]:
-    promised = snapshot.by_nomination
-    return {name: min(pod.key for pod in promised[name].values()) for name in promised}
 
 
 def _refused(scene: Scene) -> dict[Role, Refused]:

@@ -25,7 +25,7 @@ from common.load import Load, LoadSettings, LoadView, NodeLoad
 from common.load.estimates import Estimator
 from common.load.view import Judgement
 from rebalancer.goals import AtMost, Goal, Spread
-from rebalancer.strategies import Look
+from rebalancer.strategies import Look, Patience
 from simulator import build
 from simulator.build import Manifest
 from tests.support.wire import wire_node, wire_pod
@@ -69,6 +69,7 @@ class Scene:
     def __post_init__(self) -> None:
         self.state = ClusterState()
         self.index = FitIndex()
+        self.patience = Patience()
         self._add_objects()
 
     def look(
@@ -82,7 +83,16 @@ class Scene:
         snapshot = self.state.snapshot()
         load = self._load(snapshot, levels or {}, sample_s, now_s)
         config = RebalancerConfiguration.model_validate(self.config)
-        return Look(snapshot, load, config, now_s, World(snapshot, self.index))
+        world = World(snapshot, self.index)
+        return Look(snapshot, load, config, now_s, world, self.patience)
+
+    def add(self, name: str, given: Manifest) -> None:
+        """Let a pod come."""
+        self.state.pods.upsert(_wire_pod(name, given))
+
+    def drop(self, name: str) -> None:
+        """Let a pod go."""
+        self.state.pods.delete(_wire_pod(name, {}))
 
     def remove(self, name: str) -> None:
         """Take a node out of the cluster."""

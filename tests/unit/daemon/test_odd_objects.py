@@ -21,7 +21,7 @@ from rebalancer.showing import Show
 from simulator import build
 from tests.support.daemon_parts import Stage
 from tests.support.planner_world import NOW_S, PlannerWorld
-from tests.support.wire import owner_reference, stamped, wire
+from tests.support.wire import owner_reference, stamped, wire, wire_pod
 
 STRATEGIES = ["NodeMaintenance", "ResourceOptimization"]
 HUGE = str(2**62)
@@ -98,6 +98,25 @@ async def test_one_tenants_object_stops_neither_drains_nor_load_moves(
     assert moved & {"a", "b", "c"}
     expected = odd is _endless_grace
     assert ("odd" in moved) is expected
+
+
+async def test_a_pod_that_no_node_is_given_to_stops_load_moves_for_ten_minutes_only() -> None:
+    """It fits by all that we see; the scheduler may know that its storage is full."""
+    world = two_tasks()
+    waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    late = build.pod("late", namespace="tenant")
+    world.state.pods.upsert(wire_pod(late, status={"conditions": [waits]}))
+    stage = Stage(world)
+    async with stage.running():
+        for _ in range(27):
+            stage.measure()
+            await stage.advance(20)
+        assert {spec.pod.name for spec, _, _ in stage.written} == {"leaves"}
+        stage.finish("leaves")
+        for _ in range(10):
+            stage.measure()
+            await stage.advance(20)
+    assert {spec.pod.name for spec, _, _ in stage.written} & {"a", "b", "c"}
 
 
 def decided(world: PlannerWorld, spoil: Callable[[PodRecord], PodRecord], *pods: str) -> Decision:

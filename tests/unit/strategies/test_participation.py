@@ -6,7 +6,7 @@ import pytest
 
 from common.cluster.records import NodeName
 from rebalancer.strategies import Participation, Refused, participation
-from tests.support.strategy_scenes import Case, Scene, evictable, load_cases, scene_of
+from tests.support.strategy_scenes import NOW_S, Case, Scene, evictable, load_cases, scene_of
 
 ROLES = ("source", "target", "refuge", "spread")
 NOWHERE = {"nodeSelector": {"disk": "none"}}
@@ -90,6 +90,44 @@ def test_replicas_that_wait_are_one_kind() -> None:
 
     assert parts.notes == ()
     assert set(parts.targets_refused) == {"n1"}
+
+
+def kept(scene: Scene, now_s: float) -> dict[str, list[str]]:
+    """Return which nodes are no targets at a moment, and for which pods."""
+    found = participation(scene.look(now_s=now_s), evictable).targets_refused
+    return {name: [refusal.words.split()[-1] for refusal in found[name]] for name in found}
+
+
+@pytest.mark.parametrize("waits", [{"unschedulable": True}, {"nominated": "n1"}])
+def test_a_node_is_kept_for_pods_that_do_not_use_it_for_ten_minutes(
+    waits: dict[str, object],
+) -> None:
+    scene = Scene({"n1": {}}, {"late": waits})
+    assert [bool(kept(scene, NOW_S + after_s)) for after_s in (0, 300, 599, 600, 4000)] == [
+        True, True, True, False, False,
+    ]  # fmt: skip
+
+
+def test_a_namespace_that_waits_too_long_takes_nothing_from_another() -> None:
+    scene = Scene({"n1": {}}, {"late": {"nominated": "n1", "namespace": "greedy"}})
+    assert kept(scene, NOW_S) == {"n1": ["greedy/late"]}
+    assert kept(scene, NOW_S + 600) == {}
+    scene.add("zz", {"nominated": "n1"})
+    assert kept(scene, NOW_S + 601) == {"n1": ["default/zz"]}
+
+
+def test_pods_of_a_namespace_that_take_turns_wait_as_one() -> None:
+    scene = Scene({"n1": {}}, {"late-0": {"nominated": "n1"}})
+    assert kept(scene, NOW_S)
+    scene.drop("late-0")
+    assert not kept(scene, NOW_S + 300)
+    scene.add("late-1", {"nominated": "n1"})
+    assert kept(scene, NOW_S + 599)
+    assert not kept(scene, NOW_S + 600)
+    scene.drop("late-1")
+    assert not kept(scene, NOW_S + 1200)
+    scene.add("late-2", {"nominated": "n1"})
+    assert kept(scene, NOW_S + 1201), "they have got what they waited for"
 
 
 def test_an_empty_cluster_has_nobody_to_take_part() -> None:
