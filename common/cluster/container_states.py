@@ -43,7 +43,7 @@ class Containers(NamedTuple):
     running: int | None
     stalled: tuple[StalledContainer, ...] = NONE_STALLED
     started: datetime | None = None
-    """When the first of the containers that run now began."""
+    """When the first of the containers that run now, and never ran before, began."""
 
 
 def containers_of(spec: PodSpec, status: PodStatus) -> Containers:
@@ -76,7 +76,7 @@ def _stalled(
 
 
 def _started(statuses: Iterable[ContainerStatus]) -> datetime | None:
-    states = (status.state for status in statuses)
+    states = (status.state for status in statuses if not status.restart_count)
     running = (state.running for state in states if state is not None)
     return min((r.started_at for r in running if r is not None and r.started_at), default=None)
 

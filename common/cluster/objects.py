@@ -279,6 +279,7 @@ class ContainerState(Wire):
 class ContainerStatus(Wire):
     name: str = ""
     state: ContainerState | None = None
+    restart_count: int = 0
     resources: ResourceRequirements | None = None
     allocated_resources: Quantities | None = None
 

@@ -121,7 +121,7 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     stalled: tuple[StalledContainer, ...] = NONE_STALLED
     """The containers that should run and do not, in the order of the spec."""
     started_s: float | None = None
-    """When the first of the containers that run now began; None where nothing is said."""
+    """When the first of the containers that run for the first time began; None if none does."""
     end_reason: str = ""
     """Why it ended, where its kubelet or a controller said so: `Evicted`, `OutOfcpu`."""
     shape: PodShape
@@ -241,7 +241,7 @@ def _source(pod: Pod) -> bytes:
 def _resized(statuses: Iterable[ContainerStatus] | None) -> list[ContainerStatus]:
     """Return what in-place resizing reads; whether a container runs is no part of a shape."""
     seen = (s for s in statuses or () if s.resources is not None)
-    return [s if s.state is None else replace(s, state=None) for s in seen]
+    return [replace(s, state=None, restart_count=0) for s in seen]
 
 
 def kind_name(api_version: str, kind: str) -> str:

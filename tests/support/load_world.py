@@ -88,6 +88,7 @@ class LoadWorld:
         unscheduled: bool = False,
         deleted_s: float | None = None,
         state: Mapping[str, Any] | None = None,
+        restarts: int = 0,
     ) -> PodUid:
         """Add a pod, or change it; `unscheduled` leaves out everything the kubelet would say.
 
@@ -112,7 +113,8 @@ class LoadWorld:
             metadata["deletionTimestamp"] = _stamp(deleted_s)
         status: dict[str, Any] = {"conditions": []} if unscheduled else {}
         if state is not None:
-            status["containerStatuses"] = [{"name": container["name"], "state": state}]
+            told = {"name": container["name"], "state": state, "restartCount": restarts}
+            status["containerStatuses"] = [told]
         wire = wire_pod(
             build.pod(name, node=node, spec={"containers": [container]}),
             phase=phase,

@@ -259,6 +259,20 @@ def test_a_container_that_restarts_is_not_new(world: LoadWorld) -> None:
     assert world.load().cpu_milli == 5200.0
 
 
+def test_a_container_that_crashes_again_and_again_is_new_once(world: LoadWorld) -> None:
+    scheduled_s = world.now_s
+    seen = []
+    for restarts in range(4):
+        state = running_since(world.now_s)
+        asked = "4", "4Gi"
+        world.pod("c", state=state, restarts=restarts, scheduled_s=scheduled_s, requests=asked)
+        seen.append(world.load().cpu_milli)
+        world.pass_time(15.0)
+        measure(world, 5200.0, a=2000.0, b=3000.0)
+
+    assert seen == [8600.0, 5200.0, 5200.0, 5200.0]
+
+
 def test_new_pods_cannot_use_more_than_the_node_has(world: LoadWorld) -> None:
     for index in range(3):
         world.pod(f"p{index}", scheduled_s=world.now_s, requests=("1000000000", "1Ei"))
