@@ -103,9 +103,14 @@ class FitIndex:
         if self.snapshot is None or self.snapshot.nodes is not snapshot.nodes:
             for name in [name for name in self._views if name not in snapshot.nodes]:
                 self._remove(name)
+            known = len(self.occupancy.names())
             for name, view in snapshot.nodes.items():
                 if self._views.get(name) is not view:
                     self._put(name, view)
+            if len(self.occupancy.names()) > known:
+                # What pods elsewhere ask of a resource was not counted before a node had it.
+                for name, view in self._views.items():
+                    self.occupancy.put(self.facts.row_of[name], view)
         self.snapshot = snapshot
         self.promised = tuple(snapshot.by_nomination)
         self.loads += 1

@@ -1,7 +1,13 @@
-"""How full every node is: what it has, what its pods ask for, how many they are."""
+"""How full every node is: what it has, what its pods ask for, how many they are.
+
+Only resources that some node has get a line of their own. A pod may ask for tens of thousands
+that no one has heard of, and with a line for each, what one author writes into a pod would be
+multiplied by the number of nodes. All of them are one line of which no node has any.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -13,11 +19,14 @@ from common.fit.index.arrays import Flags, Ints, grown
 
 _MAX: Final = 1 << 61
 """Where sums stop: beyond it a few more pods would overflow, and far below it all is full."""
-_FIXED: Final = {CPU: 0, MEMORY: 1, EPHEMERAL: 2}
+_FIXED: Final = {CPU: 0, MEMORY: 1, EPHEMERAL: 2, "": 3}
+NOWHERE: Final = _FIXED[""]
+"""The line of everything that no node has: every node is short of it, whatever comes or goes."""
+_ASKS: Final = (NOWHERE, 1)
 
 
 class Occupancy:
-    """Amounts by (resource, row); scalar resources get a line when first seen."""
+    """Amounts by (resource, row); scalar resources get a line when a node first has them."""
 
     def __init__(self, capacity: int) -> None:
         self.allocatable: Ints = np.zeros((len(_FIXED), capacity), dtype=np.int64)
@@ -37,10 +46,12 @@ class Occupancy:
 
     def put(self, row: int, view: NodeView) -> None:
         """Take in a node with all of its pods."""
-        # Asking for the lines may replace the arrays by taller ones, so it comes first.
-        has, asked = self.lines(view.node.allocatable), self.lines(view.requested)
-        _write(self.allocatable, row, has)
-        _write(self.requested, row, asked)
+        for name, amount in view.node.allocatable.scalars:
+            if amount:
+                self._add_line(name)
+        _write(self.allocatable, row, self.lines(view.node.allocatable))
+        _write(self.requested, row, self.lines(view.requested))
+        self.allocatable[NOWHERE, row] = -_MAX
         self.scored[:, row] = min(view.scored_cpu_milli, _MAX), min(view.scored_mem_bytes, _MAX)
         self.pods[row] = len(view.pods)
         self.max_pods[row] = view.node.max_pods
@@ -61,7 +72,16 @@ class Occupancy:
         """Return (line, amount) of everything that is not zero."""
         plain = (amounts.cpu_milli, amounts.mem_bytes, amounts.ephemeral_bytes)
         found = [(line, amount) for line, amount in enumerate(plain) if amount]
-        return found + [(self._line(name), amount) for name, amount in amounts.scalars if amount]
+        known, scalars = self._lines, amounts.scalars
+        found += [(known[name], amount) for name, amount in scalars if amount and name in known]
+        return [*found, _ASKS] if any(self._nowhere(amounts)) else found
+
+    def missing(self, amounts: Resources) -> list[str]:
+        """Return the resources that are asked for and that no node has."""
+        return [name for name, _ in self._nowhere(amounts)]
+
+    def _nowhere(self, amounts: Resources) -> Iterator[tuple[str, int]]:
+        return ((n, a) for n, a in amounts.scalars if a > 0 and n not in self._lines)
 
     def names(self) -> list[str]:
         """Return the resources in the order of their lines."""
@@ -74,14 +94,12 @@ class Occupancy:
             found &= self.allocatable[line] - self.requested[line] >= amount
         return found
 
-    def _line(self, name: str) -> int:
-        line = self._lines.get(name)
-        if line is None:
-            line = self._lines[name] = len(self._lines)
+    def _add_line(self, name: str) -> None:
+        if name not in self._lines:
+            self._lines[name] = len(self._lines)
             blank = np.zeros((1, self.pods.size), dtype=np.int64)
             self.allocatable = np.concatenate([self.allocatable, blank])
             self.requested = np.concatenate([self.requested, blank])
-        return line
 
 
 def _write(array: Ints, row: int, amounts: list[tuple[int, int]]) -> None:

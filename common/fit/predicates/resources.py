@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from common.fit.index.arrays import Flags
+from common.fit.index.occupancy import NOWHERE
 from common.fit.predicates.base import Predicate
 from common.fit.refusals import NONE, Refusal, Refusals
 
@@ -37,7 +38,12 @@ def _short(ask: Question, seat: Seat) -> Iterator[Refusal]:
     for guest in seat.guests:
         for line, amount in room.lines(guest.shape.requests):
             promised[line] = promised.get(line, 0) + amount
-    for line, amount in room.lines(ask.pod.shape.requests):
+    asked = ask.pod.shape.requests
+    for name in room.missing(asked):
+        yield _insufficient(name, curable=False)
+    for line, amount in room.lines(asked):
+        if line == NOWHERE:
+            continue
         whole = int(room.allocatable[line, seat.row])
         free = whole - int(room.requested[line, seat.row]) - promised.get(line, 0)
         if amount > free:
