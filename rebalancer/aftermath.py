@@ -1,11 +1,11 @@
 """What a move was expected to do to its nodes, and what it did.
 
 A finished Migration is looked at once both of its nodes have samples that are newer than its
-end and nothing else is on its way from or to them. Where that takes too long, because one
-move follows the other, nothing could be learned from it: it is counted, and let be. What was
-predicted stands in the
-Migration itself, so a new leader goes on where the old one stopped. Nothing depends on the
-result: it is there to be read, in the metrics, in the Migration's status and in an Event.
+end and need not be corrected by its own pods, and nothing else is on its way from or to them.
+Where that takes too long, because one move follows the other, nothing could be learned from
+it: it is counted, and let be. What was predicted stands in the Migration itself, so a new
+leader goes on where the old one stopped. Nothing depends on the result: it is there to be
+read, in the metrics, in the Migration's status and in an Event.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from common.cluster.migrations import (
 from common.cluster.records import NodeName
 from common.kube.errors import KubeError, NotFound
 from common.kube.resources import MIGRATIONS, Resource
-from common.load import LoadView, NodeLoad
+from common.load import Change, LoadView, NodeLoad
 from common.metrics import Metrics
 from common.null_json import UNDECODABLE, JsonDecoder
 from common.observer import Belief
@@ -95,7 +95,12 @@ def _nodes(migration: MigrationRecord) -> tuple[NodeName, NodeName]:
 def _measured_since(migration: MigrationRecord, load: NodeLoad | None) -> bool:
     if load is None or not load.known or migration.finished_s is None:
         return False
-    return load.sample_end_s is None or load.sample_end_s > migration.finished_s
+    if load.sample_end_s is not None and load.sample_end_s <= migration.finished_s:
+        return False
+    # What is corrected by the pod's own share is what was predicted, and not a measurement.
+    moved = {migration.pod_uid, migration.replacement_uid}
+    corrected = (each for each in load.differences if each.change is not Change.LEAVING)
+    return moved.isdisjoint(each.uid for each in corrected)
 
 
 def _use(load: NodeLoad) -> NodeUse:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from datetime import timedelta
 from typing import Any
 
@@ -19,9 +20,10 @@ from common.cluster.migrations import (
     Uses,
     migration_record,
 )
-from common.cluster.records import NodeName
+from common.cluster.records import NodeName, PodUid
 from common.contract import PREDICTED_USE
 from common.kube.errors import NotFound, ServerError
+from common.load import Basis, Change, Difference
 from common.metrics import Metrics
 from common.observer import Belief
 from rebalancer.aftermath import LOOK_S, Aftermath, due, errors, overdue
@@ -78,6 +80,30 @@ def test_a_move_is_looked_after_once_both_nodes_were_measured_since(
     found: MigrationRecord, samples: dict[str, float], counts: bool
 ) -> None:
     assert bool(due([found], belief(**samples).load, done=())) is counts
+
+
+@pytest.mark.parametrize(
+    ("node", "uid", "change", "counts"),
+    [
+        ("n2", "u-9", Change.ARRIVING, False),
+        ("n1", "u-1", Change.LEFT, False),
+        ("n1", "u-1", Change.LEAVING, True),
+        ("n2", "u-3", Change.ARRIVING, True),
+    ],
+)
+def test_samples_that_its_own_pods_correct_tell_nothing_about_a_move(
+    node: str, uid: str, change: Change, counts: bool
+) -> None:
+    found = record(replacement=ReplacementRef(name="web-9", uid="u-9", node="n2"))
+    view = copy.copy(belief().load)
+    pod = Difference("shop/web", PodUid(uid), change, 500.0, 0.0, Basis.PREDECESSOR)
+    name = NodeName(node)
+    view.nodes = {
+        **view.nodes,
+        name: msgspec.structs.replace(view.nodes[name], differences=(pod,)),
+    }
+
+    assert bool(due([found], view, done=())) is counts
 
 
 def test_a_move_is_looked_after_once() -> None:
