@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
 
-from rebalancer.evictability import OPT_OUTS
+from common.cluster.records import NodeName, PodRecord
+from rebalancer.evictability import OPT_OUTS, Purpose
 from rebalancer.goals import PRECISION, AtMost, Empty, Goal, Spread
 from rebalancer.planner import constraints
 from rebalancer.planner.draft import Draft
@@ -17,6 +18,7 @@ from rebalancer.planner.movable import Movable
 from rebalancer.planner.plan import OptOut, Refused, Unmet
 from rebalancer.planner.problem import Problem
 from rebalancer.reasons import Refusal
+from rebalancer.strategies.load_balancing import stuck_highs
 
 ASKED: Final = 2
 """Pods of a node that are asked about, those that count most."""
@@ -83,8 +85,15 @@ class Explainer:
         )
 
     def opt_outs(self) -> tuple[OptOut, ...]:
-        """Return who keeps goals from being met by having opted out, with the namespaces."""
-        return tuple(found for goal in self._problem.goals for found in self._opted_out(goal))
+        """Return who keeps goals from being met by having opted out, with the namespaces.
+
+        Where all pods of a node have opted out, there is not even a goal to level it.
+        """
+        demand = self._problem.demand
+        found = [each for goal in self._problem.goals for each in self._opted_out(goal)]
+        for goal, name in stuck_highs(demand.look, demand.assessment.participation):
+            found += self._opted_out_on(name, goal, lambda pod: demand.judge(pod, Purpose.LOAD))
+        return tuple(found)
 
     def refused(self) -> tuple[Refused, ...]:
         """Return the pods of nodes that had to give which stay, and why."""
@@ -125,16 +134,23 @@ class Explainer:
 
     def _opted_out(self, goal: Goal) -> list[OptOut]:
         """Return the pods that only an opt-out keeps on a node which should lose some."""
-        row = self._giver(goal)
+        row, refused = self._giver(goal), self._problem.refused
         if row is None:
             return []
-        pods = self._problem.snapshot.nodes[self._problem.nodes[row]].pods
+        return self._opted_out_on(
+            self._problem.nodes[row], goal, lambda pod: refused.get(pod.uid, ())
+        )
+
+    def _opted_out_on(
+        self, node: NodeName, goal: Goal, judge: Callable[[PodRecord], Sequence[Refusal]]
+    ) -> list[OptOut]:
+        pods = self._problem.snapshot.nodes[node].pods.values()
         found: dict[tuple[str, str], list[str]] = {}
-        for uid in sorted(pods, key=lambda uid: pods[uid].key):
-            reasons = [reason.name for reason in self._problem.refused.get(uid, ())]
+        for pod in sorted(pods, key=lambda pod: pod.key):
+            reasons = [reason.name for reason in judge(pod)]
             if reasons and OPT_OUTS.issuperset(reasons):
                 for reason in reasons:
-                    found.setdefault((pods[uid].namespace, reason), []).append(pods[uid].key)
+                    found.setdefault((pod.namespace, reason), []).append(pod.key)
         return [
             OptOut(goal=title(goal), namespace=namespace, reason=reason, pods=tuple(keys))
             for (namespace, reason), keys in sorted(found.items())

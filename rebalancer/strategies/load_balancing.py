@@ -8,7 +8,8 @@ says why not.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import product
 from typing import ClassVar, Final
 
 from common.cluster.records import NodeName
@@ -24,9 +25,12 @@ from rebalancer.strategies.pools import (
     gap,
     percent,
 )
+from rebalancer.strategies.reach import STUCK
 from rebalancer.strategies.words import NAMES
 
 NOTHING: Final[Levels] = {}
+MOST_STUCK: Final = 16
+"""Nodes of a pool that are looked at, the highest ones, where none of their pods may move."""
 
 
 class LoadBalancing:
@@ -73,6 +77,25 @@ def levels_of(
         name: promised[name] if name in promised else percent(loads[name], dimension)
         for name in names
     }
+
+
+def stuck_highs(look: Look, parts: Participation) -> Iterator[tuple[Spread, NodeName]]:
+    """Yield nodes that are too high in their pool and have no pod that may be moved.
+
+    No goal names them, because none could be met. Each comes with the one that there would be.
+    """
+    if not parts.reach.refused:
+        return
+    rest = {name for name, why in parts.spread_refused.items() if not STUCK.issuperset(why)}
+    for pool, dimension in product(sorted(parts.pools), Dimension):
+        names = [name for name in parts.pools[pool] if name not in rest]
+        levels, points = levels_of(look, names, dimension), look.config.imbalance_threshold
+        fill_low = fills_low(look.config.fill_low_nodes, parts.autoscalers[pool])
+        goal = spread(pool, dimension, points, levels, fill_low=fill_low)
+        high = far(levels, points, fill_low=fill_low).high if goal is not None else ()
+        for name in downwards({name: levels[name] for name in high})[:MOST_STUCK]:
+            if goal is not None and not parts.reach.gives(name):
+                yield goal, name
 
 
 def _width(levels: Levels) -> float:

@@ -39,6 +39,8 @@ NOTHING_MOVABLE: Final = Refusal(
     "NothingMovable", "none of the pods of the most loaded nodes of its pool may be moved", False
 )
 
+STUCK: Final = frozenset({NO_EVICTABLE_POD, NOTHING_FITS, NOTHING_MOVABLE})
+
 
 class Reach:
     """What was found out about the nodes of one look."""

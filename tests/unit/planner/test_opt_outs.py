@@ -63,6 +63,23 @@ def test_an_opt_out_that_keeps_a_pool_apart_is_named() -> None:
     assert ("default", "DoNotDisrupt", ("default/p0",)) in named(plan)
 
 
+@pytest.mark.parametrize("fill", ["always", "never"])
+def test_opt_outs_of_all_pods_of_a_node_that_is_far_above_its_pool_are_named(fill: str) -> None:
+    """There is no goal to level it then: none of its pods may be moved."""
+    config = {**LEVEL, "fillLowNodes": fill}
+    plan = world(config, WAYS["DoNotDisrupt"], {**WAYS["DoNotDisrupt"], "kind": "none"})
+    assert plan.moves == ()
+    assert named(plan) == [("default", "DoNotDisrupt", ("default/p0",))] * 2
+    assert [each.goal for each in plan.opt_outs] == [
+        "Spread cpu 20 points",
+        "Spread memory 20 points",
+    ]
+
+
+def test_opt_outs_of_a_node_that_is_near_its_pool_are_not_named() -> None:
+    assert world(LEVEL, {**WAYS["DoNotDisrupt"], "load": 10.0}).opt_outs == ()
+
+
 def test_an_opt_out_that_stays_on_a_node_to_be_emptied_is_named() -> None:
     plan = world(EMPTY, {**WAYS["NotSafeToEvict"], "load": 10.0}, {"load": 10.0}, maintenance=True)
     assert [move.pod for move in plan.moves] == ["default/p1"]
