@@ -13,8 +13,9 @@ the number that kube-scheduler sees, even where Go's arithmetic overflows. So:
 
 Results always fit into 64 bits, except those of `exact_milli`, which exist for summing.
 A bare JSON number (`cpu: 2`) is read by its text, as Quantity.UnmarshalJSON does.
-Two differences: a text of more than a thousand characters is refused unread, and
-exponents around ±2^31, on which Go overflows or computes for minutes, mean what they say.
+Two differences: of a number that takes more than a thousand characters only its length
+counts, and it is cut to 2^63 - 1 units like binary ones; and exponents around ±2^31, on
+which Go overflows or computes for minutes, mean what they say.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ _QUANTITY: Final = re.compile(
 )
 _EXPONENT: Final = re.compile(r"[eE]([+-]?[0-9]+)")
 _LONGEST: Final = 1000
+_LONGEST_UNIT: Final = 20
+"""Of a long number; an exponent that fits into 64 bits has as many digits."""
 
 # Trimmed by Quantity.UnmarshalJSON, which sees the JSON text: a tab arrives there as `\t`.
 _BLANKS: Final = " \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
@@ -78,17 +81,37 @@ class _Parts(NamedTuple):
 
 def milli(amount: str | float) -> int:
     """Return thousandths, rounded up: Go's `MilliValue()`; the unit of CPU."""
-    return _values(str(amount))[0]
+    return _read(str(amount))[0]
 
 
 def whole(amount: str | float) -> int:
     """Return units, rounded up: Go's `Value()`; bytes of memory, numbers of devices."""
-    return _values(str(amount))[1]
+    return _read(str(amount))[1]
 
 
 def exact_milli(amount: str | float) -> int:
     """Return thousandths for summing: they never wrap, and stop at 2^63 - 1 units."""
-    return _values(str(amount))[2]
+    return _read(str(amount))[2]
+
+
+def _read(text: str) -> _Values:
+    # A long one is not remembered: it may be as large as an object.
+    return _values(text) if len(text) <= _LONGEST else _endless(text)
+
+
+def _endless(text: str) -> _Values:
+    """Return what is left of a number that is too long to be computed with.
+
+    The API server accepts any length. A pod that asks for so much, or is limited to it, may run
+    all the same, and is seen on its node like any other.
+    """
+    found = _QUANTITY.fullmatch(text)
+    sign, _, number, _, unit = found.groups("") if found else ("",) * 5
+    short = len(number) < _LONGEST // 2 or len(unit) > _LONGEST_UNIT
+    if short or (unit not in _BINARY and _exponent(text, unit) < -9):
+        raise QuantityError(text, "it is too long")
+    capped = -_MAX if sign == "-" else _MAX
+    return capped, capped, 1000 * capped
 
 
 @lru_cache(maxsize=4096)

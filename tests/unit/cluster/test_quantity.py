@@ -77,13 +77,25 @@ def test_refuses_what_kubernetes_refuses(text: str, read: Any) -> None:
         ("1ki", "'1ki' is not a quantity: there is no unit 'ki'"),
         ("Pi", "'Pi' is not a quantity: it has no digits"),
         ("many", "'many' is not a quantity: a number with a unit is wanted, such as 500m"),
-        ("9" * 1001, f"'{'9' * 40}…' is not a quantity: "),
+        ("9" * 1001 + "x", f"'{'9' * 40}…' is not a quantity: "),
+        ("9" * 1001 + "q" * 1001, f"'{'9' * 40}…' is not a quantity: "),
+        ("1." + "9" * 1001, f"'1.{'9' * 38}…' is not a quantity: it is too long"),
+        ("9" * 1001 + "e" + "9" * 6000, f"'{'9' * 40}…' is not a quantity: it is too long"),
+        ("9" * 1001 + "e-1001", f"'{'9' * 40}…' is not a quantity: it is too long"),
     ],
 )
 def test_says_what_is_wrong(text: str, words: str) -> None:
     with pytest.raises(QuantityError) as caught:
         milli(text)
     assert str(caught.value).startswith(words)
+
+
+@pytest.mark.parametrize("unit", ["", "m", "Ki", "e3"])
+@pytest.mark.parametrize("length", [1001, 5000, 1_000_000])
+def test_a_number_of_any_length_is_more_than_anything_else(length: int, unit: str) -> None:
+    text = "9" * length + unit
+    assert (milli(text), whole(text), exact_milli(text)) == (LARGEST, LARGEST, 1000 * LARGEST)
+    assert exact_milli("-" + text) == -1000 * LARGEST
 
 
 @given(amounts())

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.cluster.objects import Deployment, Node, Pod, ReplicaSet
+from common.cluster.records import NodeName
 from common.cluster.snapshot import Snapshot
 from common.cluster.state import ClusterState
 from simulator import build
@@ -234,3 +235,13 @@ def _name(state: ClusterState, record: Any) -> str:
     found = state.snapshot().top_workload(record)
     assert found is not None
     return f"{found.kind} {found.name}"
+
+
+def test_a_pod_with_a_limit_of_any_length_is_seen_on_its_node() -> None:
+    state = ClusterState()
+    state.nodes.upsert(wire_node(build.node("n1")))
+    resources = {"requests": {"cpu": "2"}, "limits": {"cpu": "9" * 5000}}
+    spec = {"containers": [{"name": "c", "image": "i", "resources": resources}]}
+    state.pods.upsert(wire_pod(build.pod("odd", node="n1", spec=spec)))
+    seen = state.snapshot().nodes[NodeName("n1")]
+    assert (len(seen.pods), seen.requested.cpu_milli) == (1, 2000)
