@@ -13,7 +13,7 @@ _TERMINATING: Final = Refusal("Terminating", "it is being deleted already")
 _NOT_PLACED: Final = Refusal("NotPlaced", "it is on no node yet", for_good=False)
 _MIRROR: Final = Refusal("MirrorPod", "the kubelet of its node runs it from a file")
 _DAEMON: Final = Refusal("DaemonSetPod", "its DaemonSet would recreate it on the same node")
-_OWN: Final = Refusal("OwnPod", "it is one of Evenkeel's own")
+_OWN: Final = Refusal("OwnPod", f"its label {PRODUCT_LABEL} says that it is one of Evenkeel's own")
 
 
 def not_terminating(pod: PodRecord, _: Context) -> Refusal | None:

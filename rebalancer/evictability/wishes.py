@@ -15,9 +15,19 @@ from rebalancer.evictability.context import Context
 from rebalancer.reasons import Refusal
 
 OPT_OUTS: Final = frozenset(
-    {"ExcludedPod", "ReschedulingDisabled", "NotSafeToEvict", "DoNotDisrupt", "PreferNoEviction"}
+    {
+        "ExcludedPod",
+        "ReschedulingDisabled",
+        "NotSafeToEvict",
+        "DoNotDisrupt",
+        "PreferNoEviction",
+        "OwnPod",
+    }
 )
-"""Reasons that somebody asked for: the pod could be moved, and is not to be."""
+"""Reasons that somebody asked for: the pod could be moved, and is not to be.
+
+Every tenant can label its pods as our own, which has the same effect.
+"""
 
 _SYSTEM_PRIORITY: Final = 2_000_000_000
 _EXCLUDED: Final = Refusal("ExcludedPod", "it matches excludedPodSelector")

@@ -9,6 +9,8 @@ import pytest
 from common.contract import (
     DO_NOT_DISRUPT,
     PREFER_NO_EVICTION,
+    PRODUCT,
+    PRODUCT_LABEL,
     RESCHEDULING_LABEL,
     SAFE_TO_EVICT,
 )
@@ -27,6 +29,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "NotSafeToEvict": {"annotations": {SAFE_TO_EVICT: "false"}},
     "DoNotDisrupt": {"annotations": {DO_NOT_DISRUPT: "true"}},
     "PreferNoEviction": {"annotations": {PREFER_NO_EVICTION: ""}},
+    "OwnPod": {"labels": {PRODUCT_LABEL: PRODUCT}},
 }
 
 
