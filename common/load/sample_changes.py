@@ -67,7 +67,7 @@ class _Part(NamedTuple):
     mem_seen: bool
     """Whether it was there at the end of the window, when memory is read."""
     dated: bool = False
-    """Whether it is known since when it runs."""
+    """Whether it is known since when it runs, or when it left."""
 
     @property
     def partly(self) -> bool:
@@ -127,7 +127,8 @@ def _left(departure: Departure, usage: Usage) -> _Part:
     if usage.end_s > departure.seen_s and usage.window_s > 0.0:
         seen = min(1.0, max(0.0, (gone_s - usage.start_s) / usage.window_s))
     there = usage.end_s <= gone_s
-    return _Part(departure.key, departure.uid, Change.LEFT, load, seen, there)
+    dated = departure.left_s - departure.seen_s <= LEAST_SEEN * usage.window_s
+    return _Part(departure.key, departure.uid, Change.LEFT, load, seen, there, dated)
 
 
 def _leaving(
@@ -207,8 +208,13 @@ def _seen(
         return arriving, by_time
     whole = fsum(by_time[part.uid] for part in left if not part.partly)
     rest = max(0.0, usage.cpu_milli - explained - whole)
-    if _tells(partly):
-        scale = _scale(rest, fsum(by_time[part.uid] for part in partly))
+    new = [part for part in arriving if part.partly]
+    gone = [part for part in left if part.partly]
+    if new and _tells(new) and all(part.dated for part in gone):
+        # What left was measured, so its time there tells its part; the rest is of the new ones.
+        rest = max(0.0, rest - fsum(by_time[part.uid] for part in gone))
+        expected = fsum(by_time[part.uid] for part in new)
+        scale = min(1.0, rest / expected) if expected > 0.0 else 1.0
         arriving = [_scaled(part, scale) if part.partly else part for part in arriving]
         partly = [part for part in arriving if part.partly]
     total = fsum(part.load.cpu_milli for part in partly)

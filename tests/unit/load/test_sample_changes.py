@@ -237,6 +237,33 @@ def test_a_sample_tells_what_a_new_pod_uses_that_asks_for_far_more(world: LoadWo
     assert world.load().cpu_milli == pytest.approx(5200.0 + 100.0)
 
 
+@pytest.mark.parametrize("noise", [0.0, -50.0])
+def test_a_new_pod_that_a_sample_shows_nothing_of_uses_nothing(
+    world: LoadWorld, noise: float
+) -> None:
+    start_s = world.now_s
+    world.pod("new", scheduled_s=start_s, requests=("4", "1Gi"), state=running_since(start_s))
+    world.pass_time(5.0)
+    measure(world, 5200.0 + noise, a=2000.0, b=3000.0)
+
+    assert world.load().cpu_milli == pytest.approx(5200.0 + noise)
+
+
+def test_a_sample_tells_what_new_pods_use_while_those_that_they_replace_leave(
+    world: LoadWorld,
+) -> None:
+    start_s = world.now_s
+    world.pod("new", scheduled_s=start_s, requests=("4", "1Gi"), state=running_since(start_s))
+    world.view()
+    world.leave("a")
+    world.view()
+    world.pass_time(5.0)
+    measure(world, 5200.0, b=3000.0)
+
+    # Half of the window each: 2000m of the old pod, and as much of the new one.
+    assert world.load().cpu_milli == pytest.approx(5200.0, abs=1.0)
+
+
 def test_a_container_that_starts_long_after_its_pod_was_scheduled_is_new(world: LoadWorld) -> None:
     world.pod(
         "slow",
