@@ -42,6 +42,7 @@ from common.kube.errors import (
 from common.kube.resources import EVENTS, Resource
 from common.kube.timestamps import micro_time
 from common.metrics import Metrics
+from common.visible import visible
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -156,7 +157,7 @@ class Reporter:
             "type": what.type_,
             "reason": cut(what.reason, WORD_BYTES),
             "action": cut(what.action, WORD_BYTES),
-            "note": cut(what.note, NOTE_BYTES),
+            "note": cut(visible(what.note), NOTE_BYTES),
             "regarding": what.regarding.wire(),
             "reportingController": f"{GROUP}/{self.program}",
             "reportingInstance": cut(self.identity, WORD_BYTES),

@@ -21,6 +21,7 @@ from common.cluster.migrations import (
 )
 from common.cluster.records import PodRecord
 from common.kube.events import cut
+from common.visible import visible
 
 Change = dict[str, Any]  # Any: a piece of JSON
 _MESSAGE_BYTES: Final = 1024
@@ -43,7 +44,7 @@ def condition(
         type=step.value,
         status=value,
         reason=reason,
-        message=cut(words, _MESSAGE_BYTES),
+        message=_told(words),
         last_transition_time=since,
     )
     return {"conditions": list(_in_order((*_others(migration, step), new)))}
@@ -85,7 +86,12 @@ def waiting(migration: MigrationRecord, words: str) -> Change:
 
 
 def _message(words: str) -> Change:
-    return {"message": cut(words, _MESSAGE_BYTES)}
+    return {"message": _told(words)}
+
+
+def _told(words: str) -> str:
+    """Return what people will read on terminals: others write into it, names of owners say."""
+    return cut(visible(words), _MESSAGE_BYTES)
 
 
 def _closed(phase: Phase, words: str, now_s: float) -> Change:

@@ -103,6 +103,15 @@ class Desk:
         )
 
 
+async def test_notes_cannot_act_on_a_terminal() -> None:
+    desk = Desk()
+    async with desk.open():
+        desk.record(note="scheduler \x1b[2J\u202e would place it")
+        await desk.play()
+    [event] = desk.events
+    assert event["note"] == "scheduler \\x1b[2J\\u202e would place it"
+
+
 async def test_tells_everything_that_is_known() -> None:
     desk = Desk()
     async with desk.open():

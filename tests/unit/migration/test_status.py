@@ -56,6 +56,17 @@ def test_words_that_are_too_long_are_cut() -> None:
     assert len(change["message"].encode()) <= 1024
 
 
+def test_words_of_others_cannot_act_on_a_terminal() -> None:
+    """The API server takes any characters for the kind and name of an owner, say."""
+    hostile, shown = "its \x1b[2J \u202eReplicaSet\n", "its \\x1b[2J \\u202eReplicaSet\\n"
+    assert status.waiting(record(), hostile)["message"] == shown
+    assert status.failed("Reason", hostile, NOW_S)["message"] == f"Reason: {shown}"
+    change = status.condition(
+        record(), Step.EVICTED, status=False, reason="Paused", words=hostile, now_s=NOW_S
+    )
+    assert change["conditions"][0].message == shown
+
+
 def test_a_patch_carries_the_version_that_was_decided_on() -> None:
     assert status.patch(record(), {})["metadata"] == {"resourceVersion": "7"}
 
