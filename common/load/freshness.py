@@ -139,7 +139,8 @@ def why_no_pods(sample: Sample, snapshot: Snapshot, now_s: float) -> str | None:
     missed = sum(began_before(pod, latest_s) and not uses_nothing(pod, now_s) for pod in pods)
     if not missed:
         return None
-    return f"no sample of any pod, although {missed} run for longer than two windows"
+    words = f"no sample of any pod, although {missed} run for longer than two windows"
+    return f"{words}: {sample.no_pods}" if sample.no_pods else words
 
 
 class Freshness:

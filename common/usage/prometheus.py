@@ -146,6 +146,14 @@ _SERIES: Final = JsonDecoder(Series)
 _SCALAR: Final = msgspec.json.Decoder(tuple[float, str])
 
 
+class _NoneFound(UsageError):
+    """A query was answered, and not one node or pod of the cluster was in the answer."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__(f"prometheus: {words}")
+        self.words = words
+
+
 class PrometheusSource:
     """Asks one Prometheus, or anything that speaks its API."""
 
@@ -182,8 +190,14 @@ class PrometheusSource:
         names = NodeNames(self._nodes(), self._settings.node_label)
         asked = self._settings.queries
         nodes = await self._measured("node", asked.of_nodes(), names.find, at_s)
-        pods = await self._measured("pod", asked.of_pods(), pod_key, at_s)
-        return Sample(nodes=nodes, pods=pods, skipped=sum(self._skipped.values()))
+        pods: Mapping[str, Usage] = {}
+        no_pods = ""
+        try:
+            pods = await self._measured("pod", asked.of_pods(), pod_key, at_s)
+        except _NoneFound as error:  # what is said of nodes holds all the same
+            no_pods = error.words
+        skipped = sum(self._skipped.values())
+        return Sample(nodes=nodes, pods=pods, skipped=skipped, no_pods=no_pods)
 
     async def _measured(
         self,
@@ -196,8 +210,8 @@ class PrometheusSource:
         cpu = await self._values(cores, key_of, at_s)
         if not cpu:
             asked = self._fill_in(cores)
-            raise UsageError(
-                f"prometheus: no {what} of the cluster is in the answer to {asked} "
+            raise _NoneFound(
+                f"no {what} of the cluster is in the answer to {asked} "
                 f"(prometheus.{what}Jobs names the jobs that are believed)"
             )
         mem = await self._values(memory, key_of, at_s)

@@ -68,6 +68,8 @@ class Sample(msgspec.Struct, frozen=True):
     pods: Mapping[str, Usage]
     skipped: int = 0
     """How many entries of the answers made no sense; the source has named them."""
+    no_pods: str = ""
+    """What the source knows about why there is no pod in it."""
 
 
 NOTHING_MEASURED: Final = Sample(nodes={}, pods={})

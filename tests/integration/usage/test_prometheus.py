@@ -221,12 +221,20 @@ FAILED = {"status": "error", "errorType": "bad_data", "error": "parse error at c
         pytest.param(
             [*whole_round()[:4], answer(503, b"")], "HTTP 503 for sum", id="nodes ok, pods failed"
         ),
-        pytest.param([*whole_round()[:4], vector()], "no pod of the cluster", id="no pods"),
     ],
 )
 async def test_an_answer_that_cannot_be_used_fails_the_round(steps: list[Step], words: str) -> None:
     with pytest.raises(UsageError, match=f"^prometheus: .*{words}"):
         await sampled(*steps)
+
+
+async def test_what_is_said_of_nodes_holds_where_no_pod_is_measured() -> None:
+    sample, _ = await sampled(*whole_round()[:4], vector())
+
+    assert sample.nodes[NodeName("n1")].cpu_milli == 1500.0
+    assert sample.pods == {}
+    assert sample.no_pods.startswith("no pod of the cluster is in the answer to sum by")
+    assert "prometheus.podJobs" in sample.no_pods
 
 
 async def test_a_series_that_makes_no_sense_leaves_the_others_alone() -> None:

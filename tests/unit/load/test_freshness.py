@@ -7,7 +7,8 @@ from math import inf, isnan, nan
 import pytest
 
 from common.cluster.records import NodeName
-from common.load import Basis, LoadSettings, Unknown
+from common.load import Basis, LoadSettings, Unknown, why_no_pods
+from common.usage.source import Sample
 from tests.support.load_world import LoadWorld, usage
 
 
@@ -43,6 +44,19 @@ def test_a_node_without_any_sample_is_unknown_and_says_so(world: LoadWorld) -> N
     assert world.load().sample_end_s is None
     world.measure({"another": (1000.0, 1000.0)}, {"p": (500.0, 500.0)})
     assert world.load().why is Unknown.NO_SAMPLE
+
+
+@pytest.mark.parametrize("hint", ["", "no job is believed"])
+def test_a_source_that_measures_no_pod_has_lost_them_and_says_what_it_knows(
+    world: LoadWorld, hint: str
+) -> None:
+    nodes = {NodeName("n1"): usage(1000.0, 1000.0, world.now_s)}
+    found = why_no_pods(
+        Sample(nodes=nodes, pods={}, no_pods=hint), world.state.snapshot(), world.now_s
+    )
+
+    words = "no sample of any pod, although 1 run for longer than two windows"
+    assert found == (f"{words}: {hint}" if hint else words)
 
 
 def test_time_alone_makes_a_node_unknown_and_a_sample_makes_it_known_again(
