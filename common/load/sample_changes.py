@@ -142,17 +142,23 @@ def _leaving(
     found = []
     for pod, load in terminating:
         new = added.get(pod.uid)
-        share = _share(new or load, usage, history.get(pod.uid), began=new is None)
+        page, runs = history.get(pod.uid), bool(pod.running_containers)
+        share = _share(new or load, usage, page, began=new is None, runs=runs)
         found += [(pod, share)] if share is not None else []
     return found
 
 
-def _share(load: PodLoad, usage: Usage, page: PodHistory | None, *, began: bool) -> PodLoad | None:
-    """Return what a terminating pod uses; None where the sample may be without it."""
+def _share(
+    load: PodLoad, usage: Usage, page: PodHistory | None, *, began: bool, runs: bool
+) -> PodLoad | None:
+    """Return what a terminating pod uses; None where the sample may be without it.
+
+    One that runs, as its kubelet says, is in the sample although pods are not measured just now.
+    """
     if load.basis is not Basis.MEASURED or page is None:
         # Contained and never measured: nothing tells how much of the sample is its.
         return None if began else load
-    if page.end_s < usage.start_s - LAG_S:
+    if page.end_s < usage.start_s - LAG_S and not runs:
         return None  # it is no longer measured: its processes have ended
     # A pod that no longer serves uses less than its average.
     cpu_milli = min(load.cpu_milli, page.cpu_last_milli)

@@ -98,6 +98,20 @@ def test_a_terminating_pod_whose_processes_have_ended_is_not_taken_off_twice(
     assert world.load().settled.cpu_milli == 3200.0
 
 
+def test_a_terminating_pod_that_runs_has_left_for_goals_while_no_pod_is_measured(
+    world: LoadWorld,
+) -> None:
+    state, deleted_s = running_since(world.now_s - 3600.0), world.now_s + GRACE_S
+    world.pod("a", deleted_s=deleted_s, state=state)
+    for _ in range(8):
+        world.pass_time(15.0)
+        measure(world, 5200.0)
+
+    # Its neighbor could be moved: what was measured of it is still fresh.
+    assert world.pod_load("b").basis is Basis.MEASURED
+    assert world.load().settled.cpu_milli == 3200.0
+
+
 def test_a_terminating_pod_that_was_never_measured_takes_nothing_away() -> None:
     world = LoadWorld()
     world.node("n1")
