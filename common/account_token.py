@@ -27,8 +27,8 @@ class _Claims(msgspec.Struct):
 def is_inside(path: str, folder: Path = FOLDER) -> bool:
     """Tell whether a path leads into the account's folder, as written or by links."""
     plain = os.path.abspath(path)
-    written = {"/" + plain.lstrip("/"), "/" + os.path.realpath(path).lstrip("/")}
-    folders = {str(folder), os.path.realpath(folder)}
+    written = {"/" + plain.lstrip("/"), "/" + _followed(path).lstrip("/")}
+    folders = {str(folder), _followed(str(folder))}
     if folder == FOLDER:
         folders |= set(_ALIASES)
     return any(_below(one, top) for one in written for top in folders)
@@ -45,6 +45,14 @@ def opens_the_api(token: str, folder: Path = FOLDER) -> bool:
     ours, given = _claims(own), _claims(token)
     shared = set(_audiences(ours)) & set(_audiences(given))
     return bool(ours.sub) and ours.sub == given.sub and bool(shared)
+
+
+def _followed(path: str) -> str:
+    """Return where links lead; what we may not follow, we may not read either."""
+    try:
+        return os.path.realpath(path)
+    except OSError:
+        return path
 
 
 def _below(path: str, folder: str) -> bool:

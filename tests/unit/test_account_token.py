@@ -71,6 +71,17 @@ def test_links_into_the_folder_are_followed(tmp_path: Path, account: Path) -> No
     assert not is_inside(str(tmp_path / "other"), account)
 
 
+def test_a_link_that_may_not_be_followed_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as /proc/1/root of a process of another account."""
+
+    def refuse(_: object) -> str:
+        raise PermissionError(13, "Permission denied", "/proc/1/root")
+
+    monkeypatch.setattr("os.path.realpath", refuse)
+    assert not is_inside("/proc/1/root/etc/token")
+    assert is_inside("/run/secrets/kubernetes.io/serviceaccount/token")
+
+
 def test_a_copy_of_the_token_is_known(account: Path) -> None:
     assert opens_the_api((account / "token").read_text(), account)
 
