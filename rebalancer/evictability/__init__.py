@@ -63,6 +63,7 @@ TEMPLATE_GATES: Final[tuple[Gate, ...]] = (
     owners.owner_is_there,
     owners.not_surplus,
     owners.replacement_not_gated,
+    owners.few_enough_terms,
     owners.not_in_a_pod_group,
     storage.no_local_storage,
     storage.no_resource_claims,

@@ -13,6 +13,8 @@ from common.contract import GROUP_ANNOTATIONS, GROUP_LABELS
 from rebalancer.evictability.context import JOB, READ_OWNERS, Context
 from rebalancer.reasons import Refusal
 
+MAX_TERMS: Final = 100
+"""More than people write, and few enough that a thousand such pods do not hold up a plan."""
 _HAVE_GATES_OF_THEIR_OWN: Final = frozenset({"DaemonSet", "Node"})
 _BARE: Final = Refusal("BarePod", "no controller would replace it")
 _LOOSELY_OWNED: Final = Refusal(
@@ -122,6 +124,18 @@ def replacement_not_gated(pod: PodRecord, context: Context) -> Refusal | None:
     if not gates:
         return None
     return Refusal("SchedulingGates", f"its replacement would wait for {', '.join(gates)}")
+
+
+def few_enough_terms(pod: PodRecord, context: Context) -> Refusal | None:
+    """Every term is compared with all kinds of pods; one object has room for thousands."""
+    standing = context.replacing(pod)
+    found = standing.controller if standing is not None else None
+    shapes = (pod.shape,) if found is None else (pod.shape, found.template)
+    terms = max(len(s.affinity) + len(s.anti_affinity) + len(s.spread) for s in shapes)
+    if terms <= MAX_TERMS:
+        return None
+    words = f"it has {terms} terms of affinity and spread, and at most {MAX_TERMS} are judged"
+    return Refusal("TooManyTerms", words)
 
 
 def not_in_a_pod_group(pod: PodRecord, _: Context) -> Refusal | None:
