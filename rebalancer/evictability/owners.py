@@ -14,7 +14,7 @@ from rebalancer.evictability.context import JOB, READ_OWNERS, Context
 from rebalancer.reasons import Refusal
 
 MAX_TERMS: Final = 100
-"""More than people write, and few enough that a thousand such pods do not hold up a plan."""
+"""More than people write, and few enough not to hold up a plan."""
 _HAVE_GATES_OF_THEIR_OWN: Final = frozenset({"DaemonSet", "Node"})
 _BARE: Final = Refusal("BarePod", "no controller would replace it")
 _LOOSELY_OWNED: Final = Refusal(

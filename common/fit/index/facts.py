@@ -36,6 +36,8 @@ class NodeFacts:
         self._taint_ids: Ints = np.zeros(self.capacity, dtype=np.int64)
         self._taint_sets: dict[tuple[Taint, ...], int] = {(): 0}
         self._columns: dict[str, Column] = {}
+        self._labels: set[str] = set()
+        """The names of all labels that a node has had."""
         self._images: list[dict[str, int] | None] = [None] * self.capacity
         self._answers: dict[Hashable, Flags] = {}
         self._free = list(range(self.capacity - 1, -1, -1))
@@ -76,8 +78,17 @@ class NodeFacts:
         self._free.append(row)
         return row
 
+    def knows(self, key: str) -> bool:
+        """Tell whether any node has, or had, a label of this name."""
+        return key in self._labels
+
     def column(self, key: str) -> Column:
-        """Return the values of a label."""
+        """Return the values of a label.
+
+        Pods may name any number of labels that no node has; of those nothing is kept.
+        """
+        if key not in self._labels:
+            return Column(key, [], self.capacity)
         column = self._columns.get(key)
         if column is None or column.size > 2 * self.capacity:
             column = self._columns[key] = Column(key, self.nodes, self.capacity)
@@ -135,6 +146,8 @@ class NodeFacts:
         if len(self._taint_sets) > 2 * self.capacity:
             self._renumber_taints()
         self._taint_ids[row] = self._taint_sets.setdefault(taints, len(self._taint_sets))
+        if node is not None:
+            self._labels.update(node.labels)
         for column in self._columns.values():
             column.put(row, node)
         self._answers.clear()

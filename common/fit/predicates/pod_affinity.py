@@ -95,7 +95,11 @@ def relations(ask: Question) -> Relations:
         unwanted=_unwanted(ask),
         repelled=_domains(
             index.facts,
-            ((r.term.topology_key, tally(r.groups(index.crowd))[0]) for r in anti_affinity),
+            (
+                (r.term.topology_key, tally(r.groups(index.crowd))[0])
+                for r in anti_affinity
+                if index.facts.knows(r.term.topology_key)
+            ),
         ),
         company=company,
         affinity=affinity,
@@ -197,7 +201,11 @@ def _within(facts: NodeFacts, domains: Domains) -> Flags:
 def _unwanted(ask: Question) -> Domains:
     pod, index = ask.pod, ask.index
     about = index.grudges.about(pod.namespace, pod.labels, ask.namespace_labels())
-    where = ((term.topology_key, np.array(list(rows), dtype=np.int64)) for (term, _), rows in about)
+    where = (
+        (term.topology_key, np.array(list(rows), dtype=np.int64))
+        for (term, _), rows in about
+        if index.facts.knows(term.topology_key)
+    )
     return _domains(index.facts, where)
 
 

@@ -1,4 +1,4 @@
-"""A pod may ask for thousands of resources that no node has: it fits nowhere, and costs little."""
+"""A pod may name thousands of resources and labels that no node has, and costs little."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ def put(state: ClusterState, name: str, node: str | None, asked: dict[str, str])
     """Add a pod that asks for these resources; return its uid."""
     resources = {"requests": asked, "limits": asked}
     spec = {"containers": [{"name": "c", "image": "i", "resources": resources}]}
-    pod = wire_pod(build.pod(name, node=node, spec=spec))
+    return put_pod(state, build.pod(name, node=node, spec=spec))
+
+
+def put_pod(state: ClusterState, made: build.Manifest) -> PodUid:
+    pod = wire_pod(made)
     state.pods.upsert(pod)
     return PodUid(pod.metadata.uid)
 
@@ -79,3 +83,15 @@ def test_a_pod_that_leaves_makes_no_room_where_there_was_none() -> None:
     state.nodes.upsert(wire_node(build.node("new", extended={"x/one": "4"})))
     world = World(state.snapshot(), index).after(Leave(uid))
     assert world.feasible(candidate({"x/one": "1"})) == ("new",)
+
+
+def test_of_labels_that_no_node_has_nothing_is_kept() -> None:
+    state, index = cluster(), FitIndex()
+    selector = {"nodeSelector": {f"no/l{n}": "x" for n in range(500)}}
+    uid = put_pod(state, build.pod("odd", node=None, spec=selector))
+    odd = Candidate.of(state.snapshot().pods[uid])
+    assert World(state.snapshot(), index).feasible(odd) == ()
+    assert len(index.facts._columns) < 10
+    labels = {f"no/l{n}": "x" for n in range(500)}
+    state.nodes.upsert(wire_node(build.node("labelled", labels=labels)))
+    assert World(state.snapshot(), index).feasible(odd) == ("labelled",)
