@@ -131,10 +131,10 @@ def few_enough_terms(pod: PodRecord, context: Context) -> Refusal | None:
     standing = context.replacing(pod)
     found = standing.controller if standing is not None else None
     shapes = (pod.shape,) if found is None else (pod.shape, found.template)
-    terms = max(len(s.affinity) + len(s.anti_affinity) + len(s.spread) for s in shapes)
+    terms = max(len(s.affinity) + len(s.anti_affinity) for s in shapes)
     if terms <= MAX_TERMS:
         return None
-    words = f"it has {terms} terms of affinity and spread, and at most {MAX_TERMS} are judged"
+    words = f"it has {terms} terms of affinity, and at most {MAX_TERMS} are judged"
     return Refusal("TooManyTerms", words)
 
 
