@@ -35,13 +35,16 @@ async def read_body(chunks: AsyncIterator[bytes], encoding: str, limit: int) -> 
     pieces, size, packed = list[bytes](), 0, 0
     async for chunk in chunks:
         packed += len(chunk)
+        if packed > limit:  # of gzip that holds nothing there is no end either
+            raise BodyTooLarge(f"the answer is larger than {limit // MIB} MiB")
         for piece in unpack(chunk):
             size += len(piece)
             if size > limit:
                 raise BodyTooLarge(f"the answer is larger than {limit // MIB} MiB")
             if size > max(_UNSUSPECTED, _MOST_PACKED * packed):
                 raise BodyTooLarge(f"the answer unpacks to more than {_MOST_PACKED} times its size")
-            pieces.append(piece)
+            if piece:
+                pieces.append(piece)
     return b"".join(pieces)
 
 
