@@ -188,6 +188,11 @@ class Extenders:
             self._renewed_s[new.key] = self._clock.monotonic()
         if before is None or before.seen != found.seen:
             self._advanced_s[new.key] = self._clock.monotonic()
+        if before is not None and _known(found) < _known(before) and found.seen is not None:
+            # What an extender knows goes back only where etcd was restored from a backup, and
+            # versions of before say nothing any more. No load move would make new ones.
+            self._news.clear()
+            self._old_news = 0
 
     def view(self) -> ExtenderView:
         """Return who is alive now."""
