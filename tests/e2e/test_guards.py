@@ -598,6 +598,10 @@ async def stolen(
         )
         async with cluster.client(service_account=account) as client:
             yield client, names
+    # Its namespace goes later; a rebalancer that runs meanwhile would take it for its own.
+    path = f"/apis/policy/v1/namespaces/{cluster.namespace}/poddisruptionbudgets"
+    delete = cluster.control_plane.api.delete
+    await asyncio.to_thread(delete, f"{path}/ours-rescheduler-pdb")
 
 
 def _objects(namespace: str) -> list[Json]:
@@ -707,6 +711,7 @@ async def test_with_the_policies_the_rebalancer_does_all_its_work(
             await cluster.wait(lambda: _emptied(cluster, node), 90.0, "the node is emptied")
             await _label(cluster, node, None)
             await cluster.wait(lambda: _is_open(cluster, node), what="it takes pods again")
+            await cluster.wait(lambda: _unguarded(cluster), what="temporary PDBs are removed")
             counted = await rebalancer.metrics()
         assert counted.total("temporary_pdbs_total", result="created") >= 1
         assert counted.total("pod_copies_total", result="created") == 1
@@ -731,6 +736,12 @@ async def _running(cluster: Cluster, count: int) -> bool:
 async def _emptied(cluster: Cluster, node: str) -> bool:
     pods = await _pods(cluster)
     return all(p["spec"].get("nodeName") != node for p in pods) and await _running(cluster, 5)
+
+
+async def _unguarded(cluster: Cluster) -> bool:
+    path = f"/apis/policy/v1/namespaces/{cluster.namespace}/poddisruptionbudgets"
+    found = await asyncio.to_thread(cluster.control_plane.api.get, path)
+    return not found["items"]
 
 
 async def _is_open(cluster: Cluster, node: str) -> bool:

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.support.cluster import Cluster
-from tests.support.extender_process import ROLE, extender_with, install
+from tests.support.extender_process import ROLE, ExtenderProcess, extender_with, install
 from tests.support.rights import Right, shipped, without, words_of
 
 pytestmark = pytest.mark.real
@@ -68,6 +68,11 @@ async def _unsaid(cluster: Cluster, folder: Path, missing: tuple[Right, ...]) ->
     async with extender_with(kubeconfig, folder, settings=SETTINGS) as extender:
         if AT_THE_END in missing:
             await cluster.wait(extender.is_ready, SAID_S, "the extender is ready")
+            await cluster.wait(lambda: _has_a_lease(extender), SAID_S, "it has a Lease")
         await cluster.wait(all_said, SAID_S, "it says what it misses")
     all_said()
     return unsaid
+
+
+async def _has_a_lease(extender: ExtenderProcess) -> bool:
+    return (await extender.metrics()).total("heartbeats_total", result="written") > 0

@@ -82,7 +82,8 @@ async def installed(cluster: Cluster, *folders: Path) -> AsyncIterator[None]:
         yield
     finally:
         await kubectl(cluster, "delete", "-k", str(folders[-1]), *REMOVAL)
-    assert await traces(cluster) == before
+    after = await traces(cluster)
+    assert after == before, f"left or lost: {sorted(after ^ before)}"
 
 
 async def kubectl(cluster: Cluster, *arguments: str) -> str:
