@@ -4,9 +4,9 @@ Starts the extender against a synthetic cluster and asks `/filter` over one kept
 in turns without and with an attack on the health port: requests on many connections, URLs and
 headers that never end, connections that say nothing, and all of that together. The attacker is
 a process of its own, pinned to one core and limited in what it sends, so that it takes neither
-the processor nor the loopback device away from whoever is measured. Of each attack it prints
-the median of the ratios of the 99th percentiles, which is promised to be at most 2, and by how
-much the extender's memory has grown at its peak. On a machine that is busy with other things
+the processor nor the loopback device away from the program that is measured. Of each attack it
+prints the median of the ratios of the 99th percentiles, which is promised to be at most 2, and
+by how much the extender's memory has grown at its peak. On a machine that is busy with other things
 these times contain waiting for a core; the last ratio is without what the extender's main
 thread waited, as the kernel counts it (/proc/PID/schedstat).
 
@@ -44,7 +44,7 @@ TICK_S: Final = 0.01
 PACE_S: Final = 0.001
 """Between two questions: a scheduler has other things to do too."""
 SECONDS: Final = 120
-"""An attacker ends after this, whatever happens to whoever started it."""
+"""An attacker ends after this, whatever happens to the process that started it."""
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
 """Reads answers without letting them grow beyond a limit.
 
 A megabyte of gzip can unpack to a gigabyte, so what counts is the decoded size, and it is
-counted while unpacking: a body that passes its limit is given up there, unread. Whoever
-reads over HTTP asks for gzip or nothing and unpacks with this module; the libraries' own
+counted while unpacking: a body that passes its limit is given up there, unread. All
+that read over HTTP ask for gzip or nothing and unpack with this module; the libraries' own
 unpacking has no limit.
 """
 
@@ -17,7 +17,7 @@ _STEP: Final = MIB
 _MOST_PACKED: Final = 200
 """Lists of objects come to a tenth or a twentieth of their size, blanks to a thousandth."""
 _UNSUSPECTED: Final = 16 * MIB
-"""Up to here nobody asks how much was packed: one large value may be very uniform."""
+"""Up to here it does not matter how much was packed: one large value may be very uniform."""
 _GZIP: Final = 16 + zlib.MAX_WBITS
 
 

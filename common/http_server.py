@@ -1,6 +1,6 @@
 """Serves an application on a port: uvicorn without its signals, and with limits.
 
-Whoever runs the program decides when it ends; with uvicorn's own handlers nothing after
+The program that runs it decides when it ends; with uvicorn's own handlers nothing after
 `serve()` would run (it raises the signal again).
 
 Connections are accepted here and not by the loop's own server, which accepts all that wait

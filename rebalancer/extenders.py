@@ -205,7 +205,7 @@ class Extenders:
         return tuple(sorted((self._replicas[key] for key in keys), key=lambda each: each.name))
 
     def _is_deaf(self, key: str) -> bool:
-        """Tell whether it is far behind; whoever was seen first, or knew more, just now is not."""
+        """Tell whether it is far behind; one that was seen first, or knew more, just now is not."""
         since_s = self._clock.monotonic() - DEAF_S
         while self._news and self._news[0][0] <= since_s:
             # The last, not the highest: versions begin again where etcd was restored.

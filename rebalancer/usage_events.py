@@ -1,8 +1,8 @@
 """Tells as an Event that metrics are missing, and that they are back.
 
 The Event is about the Lease of the rebalancers, because no pod or node is at fault and the
-Lease is there whoever leads. What lasts is told again before the API server forgets it: Events
-live for an hour by default.
+Lease is there whichever replica leads. What lasts is told again before the API server forgets
+it: Events live for an hour by default.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class MetricsUnavailable(Base, frozen=True, tag_field="fault", tag="metrics-unav
 
 
 class MetricsAbsent(Base, frozen=True, tag_field="fault", tag="metrics-absent"):
-    """There is no metrics API: nobody has installed metrics-server yet."""
+    """There is no metrics API: metrics-server is not installed yet."""
 
 
 class NodeDeath(Base, frozen=True, tag_field="fault", tag="node-death"):

@@ -80,7 +80,7 @@ def may_replace(migration: MigrationRecord, pod: PodRecord) -> bool:
 
 
 def maybe_younger(migration: MigrationRecord, pod: PodRecord) -> bool:
-    """Tell whether a pod may be younger than the Migration, whoever stamped the two."""
+    """Tell whether a pod may be younger than the Migration, by whichever clocks."""
     return pod.uid != migration.pod_uid and pod.created_s >= migration.created_s - SKEW_S
 
 

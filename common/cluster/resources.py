@@ -30,7 +30,7 @@ DEFAULT_MEM_BYTES: Final = 200 * 1024 * 1024
 MAX_ALLOCATABLE: Final = 1 << 50
 """More than any node has: a pebibyte, or a thousand million million thousandths of a CPU.
 
-Quantities may be as large as somebody cares to write. Sums and differences of many must stay
+Quantities may be as large as their author likes. Sums and differences of many must stay
 within the 64 bits of the arrays that they are compared in, so each is cut here.
 """
 MAX_REQUEST: Final = 2 * MAX_ALLOCATABLE

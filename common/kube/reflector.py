@@ -61,7 +61,7 @@ _LONGEST_RETRY_AFTER_S: Final = 300.0
 MAX_PAGE_BYTES: Final = 64 * MIB
 """The largest page of a list that is read; one that is larger is asked for in smaller pages.
 
-Five hundred objects are a few megabytes, unless somebody makes them large on purpose.
+Five hundred objects are a few megabytes, unless they are made large on purpose.
 """
 _TOLD: Final = 500
 """Characters of an error that are kept and logged; it may quote the object."""

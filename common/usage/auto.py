@@ -3,7 +3,7 @@
 `auto` takes metrics-server if the cluster serves its API. An API that is registered but does
 not answer just now counts as served: a source that fails makes nodes unknown as their samples
 age, and never turns into `requests`, which would call an overloaded cluster level. Where the
-API is not there at all, requests stand in for what is not measured; whoever uses them must
+API is not there at all, requests stand in for what is not measured; each user of them must
 say so and must not act on them, and goes on asking whether there are metrics by now.
 """
 

@@ -24,7 +24,7 @@ OPT_OUTS: Final = frozenset(
         "OwnPod",
     }
 )
-"""Reasons that somebody asked for: the pod could be moved, and is not to be.
+"""Reasons that users ask for: the pod could be moved, and is not to be.
 
 Every tenant can label its pods as our own, which has the same effect.
 """

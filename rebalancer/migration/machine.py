@@ -268,7 +268,7 @@ def _not_ready(replacement: PodRecord) -> Refusal:
     """Name what keeps the replacement from starting once that is known.
 
     A kubelet says ErrImagePull and ImagePullBackOff by turns; one name is kept for both, for
-    the condition is written anew whenever its reason changes.
+    the condition is written again whenever its reason changes.
     """
     why = why_not_started(replacement)
     if why.name in CREATING or why.name == NOT_READY:

@@ -176,7 +176,7 @@ class MetricsServer:
         return Reading(cpu, memory, pace.clock.now(), pace.real_s(span_s))
 
     def is_registered(self) -> bool:
-        """Tell whether somebody has installed it."""
+        """Tell whether it is installed."""
         return not self.faults.absent
 
     def node_metrics(self) -> Iterator[Json]:

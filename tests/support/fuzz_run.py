@@ -47,7 +47,7 @@ _CPU, _MEM = 8000.0, 32.0 * 2**30
 
 
 class HastyClock(FakeClock):
-    """Lets the time that somebody waits for pass at once."""
+    """Lets the time that is waited for pass at once."""
 
     async def sleep(self, seconds: float) -> None:
         self._monotonic += seconds

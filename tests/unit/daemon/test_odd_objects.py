@@ -1,4 +1,4 @@
-"""An object that nobody thought of is refused by name, and everything else goes on."""
+"""An object of an unexpected kind is refused by name, and everything else goes on."""
 
 from __future__ import annotations
 
