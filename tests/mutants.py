@@ -46,7 +46,7 @@ REGISTRIES: tuple[Registry, ...] = (
     Registry(
         "rebalancer.planner.constraints",
         "CONSTRAINTS",
-        ("tests/unit/planner/test_constraints.py",),
+        ("tests/unit/planner/test_constraints.py", "tests/unit/planner/test_chains.py"),
     ),
     Registry("rebalancer.migration.machine", "RULES", ("tests/unit/migration/test_machine.py",)),
     Registry("rebalancer.limits", "LIMITS", ("tests/unit/steering/test_limits.py",)),
