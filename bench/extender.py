@@ -22,7 +22,6 @@ import argparse
 import asyncio
 import json
 import re
-import socket
 import subprocess
 import sys
 import tempfile
@@ -36,6 +35,7 @@ from typing import NamedTuple
 import httpx
 import msgspec
 
+from bench.connection import Connection
 from bench.process import extender, memory_mb, running
 from bench.synthetic import Cluster, Size, kubeconfig, serve
 
@@ -89,7 +89,7 @@ def _interleaved(
     """Ask both as kube-scheduler does, verb after verb for each pod."""
     cluster = Cluster(Size(options.nodes, options.calls))
     found: dict[str, tuple[list[Asked], list[float]]] = {verb: ([], []) for verb in VERBS}
-    with _Connection(service[0]) as ours, _Connection(echo) as theirs:
+    with Connection(service[0]) as ours, Connection(echo) as theirs:
         for first in range(0, options.calls, CHUNK):
             asked = [
                 (verb, _body(verb, cluster, number, count))
@@ -103,7 +103,7 @@ def _interleaved(
     return found
 
 
-def _watched(service: _Connection, pid: int, path: str, body: bytes) -> Asked:
+def _watched(service: Connection, pid: int, path: str, body: bytes) -> Asked:
     """Ask, and look up what it cost the service's main thread."""
     before = _share(pid)
     took = service.ask(path, body)
@@ -182,38 +182,6 @@ class Asked(NamedTuple):
     """Processor time of the service's main thread."""
     waited: float
     """How long that thread was ready to run and had no core."""
-
-
-class _Connection:
-    """One kept connection; asks one request after the other."""
-
-    def __init__(self, address: str) -> None:
-        host, _, port = address.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)))
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._file = self._socket.makefile("rb")
-
-    def __enter__(self) -> _Connection:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-        self._socket.close()
-
-    def ask(self, path: str, body: bytes) -> float:
-        """Return the milliseconds until the whole answer was there."""
-        head = f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Length: {len(body)}\r\n\r\n"
-        started = time.perf_counter()
-        self._socket.sendall(head.encode() + body)
-        status, length = self._file.readline(), 0
-        while (line := self._file.readline()) != b"\r\n":
-            name, _, value = line.partition(b":")
-            if name.lower() == b"content-length":
-                length = int(value)
-        answer = self._file.read(length)
-        took = (time.perf_counter() - started) * 1e3
-        assert b" 200 " in status, (status, answer[:200])
-        return took
 
 
 def _echo() -> None:

@@ -33,6 +33,7 @@ from typing import Final
 import httpx
 import msgspec
 
+from bench.connection import Connection, connected
 from bench.process import extender, memory_mb, running
 from bench.synthetic import Cluster, Size, kubeconfig, serve
 
@@ -42,6 +43,7 @@ REQUESTS_PER_S: Final = 400
 BYTES_PER_S: Final = 20_000_000
 CONNECTIONS: Final = 100
 TICK_S: Final = 0.01
+PATIENCE_S: Final = 30.0
 PACE_S: Final = 0.001
 """Between two questions: a scheduler has other things to do too."""
 SECONDS: Final = 120
@@ -60,10 +62,10 @@ def main() -> None:
 
 def _bench(options: argparse.Namespace) -> None:
     print(f"{options.nodes} nodes; {options.rounds} rounds of {options.calls} calls of /filter")
-    with _service(options) as (service, health, pid), _Line(service) as line:
+    with _service(options) as (service, health, pid), Connection(service, PATIENCE_S) as line:
         body = _question(options.nodes)
         for _ in range(options.calls):
-            line.ask(body)
+            line.ask("/filter", body)
         titles = (
             f"{'quiet p99':>11}{'attacked':>11}{'ratio':>8}{'no wait':>9}"
             f"{'memory':>10}{'probes':>10}"
@@ -74,7 +76,7 @@ def _bench(options: argparse.Namespace) -> None:
 
 
 def _row(
-    kind: str, line: _Line, body: bytes, health: str, pid: int, options: argparse.Namespace
+    kind: str, line: Connection, body: bytes, health: str, pid: int, options: argparse.Namespace
 ) -> str:
     peak = memory_mb("VmHWM", pid=pid)
     pairs, probes = [], []
@@ -95,12 +97,12 @@ def _row(
     return f"  {kind:10}{times}{grown:+8.0f}MB{sum(probes):>8}/{len(probes)}{mark}"
 
 
-def _p99(line: _Line, body: bytes, calls: int, pid: int) -> tuple[float, float]:
+def _p99(line: Connection, body: bytes, calls: int, pid: int) -> tuple[float, float]:
     """Return the 99th percentile of the round trip, and of it without waiting for a core."""
     took, alone = [], []
     for _ in range(calls):
         waited = _waited_ms(pid)
-        took.append(line.ask(body))
+        took.append(line.ask("/filter", body))
         alone.append(took[-1] - (_waited_ms(pid) - waited))
         time.sleep(PACE_S)
     return statistics.quantiles(took, n=100)[98], statistics.quantiles(alone, n=100)[98]
@@ -116,36 +118,6 @@ def _alive(health: str) -> bool:
     with suppress(httpx.HTTPError):
         return httpx.get(f"http://{health}/livez", timeout=5.0).status_code == 200
     return False
-
-
-class _Line:
-    """One kept connection."""
-
-    def __init__(self, address: str) -> None:
-        self._socket = _connected(address)
-        self._file = self._socket.makefile("rb")
-
-    def __enter__(self) -> _Line:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-        self._socket.close()
-
-    def ask(self, body: bytes) -> float:
-        """Return the milliseconds until the whole answer was there."""
-        head = f"POST /filter HTTP/1.1\r\nHost: bench\r\nContent-Length: {len(body)}\r\n\r\n"
-        started = time.perf_counter()
-        self._socket.sendall(head.encode() + body)
-        status, length = self._file.readline(), 0
-        while (line := self._file.readline()) != b"\r\n":
-            name, _, value = line.partition(b":")
-            if name.lower() == b"content-length":
-                length = int(value)
-        self._file.read(length)
-        took = (time.perf_counter() - started) * 1e3
-        assert b" 200 " in status, status
-        return took
 
 
 def _question(nodes: int) -> bytes:
@@ -221,7 +193,7 @@ class _Crowd:
 
     def _join(self) -> None:
         with suppress(OSError):
-            line = _connected(self._address)
+            line = connected(self._address, PATIENCE_S)
             line.setblocking(False)
             self._selector.register(line, selectors.EVENT_READ)
             self._open[line] = None
@@ -286,13 +258,6 @@ _PARTS: Final[dict[str, Callable[[str], _Crowd]]] = {
     "headers": _Headers,
     "silence": _Silence,
 }
-
-
-def _connected(address: str) -> socket.socket:
-    host, _, port = address.rpartition(":")
-    made = socket.create_connection((host, int(port)), timeout=30)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return made
 
 
 @contextmanager

@@ -18,6 +18,7 @@ the end of the window: a pod is in it or is not.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from math import fsum, inf
 from typing import Final, NamedTuple
 
@@ -94,7 +95,8 @@ def changes_since(usage: Usage, view: NodeView, tracker: NodeTracker, loads: Pod
     arriving = _bounded(arriving, view)
     if not (arriving or terminating or left):
         return Changes(Load(usage.cpu_milli, usage.mem_bytes), Load(0.0, 0.0), ())
-    arriving, seen_milli = _seen(usage, arriving, left, _explained(view, tracker, usage, loads))
+    explain = partial(_explained, view, tracker, usage, loads)
+    arriving, seen_milli = _seen(usage, arriving, left, explain)
     found = [_difference(part, seen_milli[part.uid]) for part in (*arriving, *left)]
     return _summed(usage, found, _leaving(terminating, arriving, usage, loads.history))
 
@@ -205,12 +207,19 @@ def _explained(view: NodeView, tracker: NodeTracker, usage: Usage, loads: PodLoa
 
 
 def _seen(
-    usage: Usage, arriving: list[_Part], left: Sequence[_Part], explained: float | None
+    usage: Usage,
+    arriving: list[_Part],
+    left: Sequence[_Part],
+    explain: Callable[[], float | None],
 ) -> tuple[list[_Part], dict[PodUid, float]]:
-    """Return how much CPU of each pod the sample contains, and the new pods as it shows them."""
+    """Return how much CPU of each pod the sample contains, and the new pods as it shows them.
+
+    `explain` looks at all pods of the node, and is asked only where a pod is contained in part.
+    """
     by_time = {part.uid: part.load.cpu_milli * part.seen for part in (*arriving, *left)}
     partly = [part for part in (*arriving, *left) if part.partly]
-    if explained is None or not partly:
+    explained = explain() if partly else None
+    if explained is None:
         return arriving, by_time
     whole = fsum(by_time[part.uid] for part in left if not part.partly)
     rest = max(0.0, usage.cpu_milli - explained - whole)
