@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python -m common`: what Evenkeel believes about a cluster. Reads, never writes.
 
 Shows every node's load as both programs see it, and why a node is not known. `--once`
@@ -17,15 +18,14 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 
+from common.cli import Announce, HealthPort, Options, Program, StartError, connected, main
 from common.clock import Clock, within
 from common.config import ExtenderConfiguration
-from common.connecting import connected
 from common.health import Health
-from common.load import Difference, NodeLoad
+from common.load import Belief, Difference, NodeLoad
 from common.metrics import Metrics
-from common.observer import Belief, Observer
-from common.printing import print_out
-from common.program import Announce, Options, Program, StartError, main
+from common.observer import Observer
+from common.terminal import print_out
 from common.visible import visible_json
 
 _BAR = 20
@@ -33,7 +33,7 @@ _BAR = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookOptions(Options):
-    """The flags of this command beside everybody's."""
+    """The flags that only this command has."""
 
     once: bool = False
     output: str = "text"
@@ -71,7 +71,7 @@ async def _print_once(observer: Observer, options: LookOptions, clock: Clock) ->
         await within(clock, options.wait, observer.wait_sampled())
     except TimeoutError:
         why = observer.why_not_ready()
-        raise StartError(f"no picture of the cluster within {options.wait:g} s: {why}") from None
+        raise StartError(f"the cluster was not read within {options.wait:g} s: {why}") from None
     belief = await observer.look()
     if options.output == "json":
         sys.stdout.write(as_json(belief) + "\n")
@@ -157,7 +157,9 @@ def _finite(percent: float) -> float | None:
 
 
 def _flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--once", action="store_true", help="print what is believed, then end")
+    parser.add_argument(
+        "--once", action="store_true", help="print the load of all nodes once, then exit"
+    )
     parser.add_argument(
         "--output",
         choices=("text", "json"),
@@ -175,10 +177,10 @@ def _flags(parser: argparse.ArgumentParser) -> None:
 
 PROGRAM = Program(
     name="common",
-    summary="Show what Evenkeel believes about a cluster's load. Reads, never writes.",
+    summary="Show the load of a cluster's nodes as Evenkeel sees it. Read-only.",
     configuration=ExtenderConfiguration,
     options=LookOptions,
-    health_port=0,
+    health=HealthPort(0),
     run=run,
     add_flags=_flags,
 )

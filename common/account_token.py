@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The token of our own service account, which opens the Kubernetes API and goes nowhere else.
 
 A Prometheus that is sent this token could act in the cluster with our rights. So a file under

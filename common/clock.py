@@ -1,7 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
 """The only module that touches time.
 
 Everything that waits, stamps or measures is handed a `Clock`, so that tests decide what
-time it is and nobody sleeps in them. Durations come from `monotonic`, which no operator
+time it is and none of them sleeps. Durations come from `monotonic`, which no operator
 and no NTP daemon can set back; `now` is for stamps that leave the process and for
 comparing with stamps that came from outside.
 """
@@ -28,7 +29,7 @@ class Clock(Protocol):
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Return after `seconds`, or when cancelled."""
+        """Return after `seconds`, or when canceled."""
         ...
 
 
@@ -60,5 +61,5 @@ async def within(clock: Clock, seconds: float, work: Awaitable[T]) -> T:
     finally:
         for pending in (task, alarm):
             pending.cancel()
-        # A cancelled task ends in a later turn of the loop; nobody may outlive the call.
+        # A canceled task ends in a later turn of the loop; none may outlive the call.
         await asyncio.gather(task, alarm, return_exceptions=True)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The health port: is this program alive, is it ready, and what does it count.
 
 `/livez` fails only for what a restart would fix; `/readyz` also says what is still missing,
@@ -68,7 +69,8 @@ class Health:
         self._notes: dict[str, Check] = {}
         self._told: dict[str, Callable[[], str]] = {}
         self._draining = False
-        self._refused = refusals(metrics)
+        self.refused: Final = refusals(metrics)
+        """Counts what exceeded the limits of a port, of all ports of the program."""
         self._rendered = _Rendering(metrics)
         self._routes = Starlette(
             routes=[
@@ -119,7 +121,7 @@ class Health:
         """Answer on this port while the block runs; give the address, `127.0.0.1:8889`."""
         listener = await listen(host, port)
         address = address_of(listener)
-        async with serving(self.app, listener, limits=limits, refused=self._refused, name="health"):
+        async with serving(self.app, listener, limits=limits, refused=self.refused, name="health"):
             yield address
 
     def _stopping(self) -> str | None:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads answers without letting them grow beyond a limit.
 
 A megabyte of gzip can unpack to a gigabyte, so what counts is the decoded size, and it is

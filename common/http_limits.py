@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What one client, or all of them together, may ask of an HTTP port of ours.
 
 uvicorn has no limits under httptools: it joins a URL and collects headers for as long as they
@@ -190,7 +191,7 @@ class LimitedProtocol(HttpToolsProtocol):
         return self._answered > 0
 
     def may_go(self, now_s: float) -> bool:
-        """Tell whether it has been as it is for so long that nothing is on its way."""
+        """Tell whether it has not changed for so much time that nothing is in flight."""
         return now_s - self.since_s > _SETTLED_S
 
     def check_time(self, now_s: float) -> None:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Serves an application on a port: uvicorn without its signals, and with limits.
 
 The program that runs it decides when it ends; with uvicorn's own handlers nothing after
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Generator, Mapping
@@ -33,7 +35,10 @@ _BACKLOG: Final = 256
 _FULL_S: Final = 0.005
 """How soon it is tried again to accept on a port that is full, or without file descriptors."""
 _SWEEPS: Final = 4
-"""How often a deadline is looked at while it runs."""
+"""How often a deadline is checked."""
+
+
+_HINT: Final = "; choose another port with a flag, 0 is a free one"
 
 
 class CannotListen(Exception):
@@ -50,7 +55,9 @@ async def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         # On a failed bind asyncio's words repeat the address; the system's do not.
         why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
-        raise CannotListen(f"cannot listen on {_joined(host, port)}: {str(why).lower()}") from None
+        hint = _HINT if error.errno == errno.EADDRINUSE else ""
+        text = f"cannot listen on {_joined(host, port)}: {str(why).lower()}{hint}"
+        raise CannotListen(text) from None
 
 
 def _bound(family: int, type_: int, protocol: int, _: str, address: Any) -> socket.socket:

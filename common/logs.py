@@ -1,7 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
 """Logs: an event name plus key/values, one line each, on stderr.
 
 Modules say `log = structlog.get_logger()` and `log.info("pod evicted", pod=key, node=node)`;
-`configure` decides once per process how that looks: `text` for people (coloured only on a
+`configure` decides once per process how that looks: `text` for people (colored only on a
 terminal) or `json` for machines (one object a line: ts, level, event, then the keys).
 
 What `-v` shows:
@@ -83,7 +84,7 @@ def configure(
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.format_exc_info,
-            _Renderer(fmt, clock, colour=fmt == "text" and _wants_colour(target)),
+            _Renderer(fmt, clock, color=fmt == "text" and _wants_color(target)),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(
             logging.DEBUG if verbosity >= 1 else logging.INFO
@@ -94,7 +95,7 @@ def configure(
     _forward_libraries(verbosity)
 
 
-def _wants_colour(stream: TextIO) -> bool:
+def _wants_color(stream: TextIO) -> bool:
     if "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb":
         return False
     return stream.isatty()
@@ -148,8 +149,8 @@ class _Writer:
 class _Renderer:
     """Turns an event into one line of text or JSON."""
 
-    def __init__(self, fmt: Format, clock: Clock, *, colour: bool) -> None:
-        self._render = _as_json if fmt == "json" else _coloured if colour else _as_text
+    def __init__(self, fmt: Format, clock: Clock, *, color: bool) -> None:
+        self._render = _as_json if fmt == "json" else _colored if color else _as_text
         self._clock = clock
 
     def __call__(self, _: Any, __: str, event: MutableMapping[str, Any]) -> str:
@@ -172,7 +173,7 @@ def _as_json(event: Mapping[str, Any]) -> str:
     return visible_json(json.dumps(event))
 
 
-def _coloured(event: Mapping[str, Any]) -> str:
+def _colored(event: Mapping[str, Any]) -> str:
     return _as_text(event, start=f"\x1b[{_COLOURS.get(event['level'], '0')}m", end="\x1b[0m")
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The metrics of one program.
 
 Each program owns one registry, made in its `run()`; nothing is global, so two programs in
@@ -36,7 +37,7 @@ PREFIX: Final = "evenkeel_"
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 BUCKETS: Final[tuple[float, ...]] = Histogram.DEFAULT_BUCKETS
 
-# A time series per counter that says when it was made is read by nobody.
+# No one reads the time series that says when a counter was created.
 disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotations
 
 M = TypeVar("M", Counter, Gauge, Histogram)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """JSON in which `null` is absent, as Go's encoding/json reads it.
 
 To Go a null has no effect on a field that is no pointer, map or slice, and empties one that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether work that should end again and again still does.
 
 A program whose event loop answers may have stopped working all the same: a thread that never
@@ -33,11 +34,11 @@ class Progress:
         self._patience_s = patience_s
 
     def expect(self, patience_s: float) -> None:
-        """Allow so long from the last end to the next; what was allowed before still is."""
+        """Allow this much time between two ends; never less than was allowed before."""
         self._patience_s = max(self._patience_s, patience_s)
 
     def doing(self, what: str) -> None:
-        """Note what it does now, for the words of a check: `planning`."""
+        """Record what it does now, for the message of a check: `planning`."""
         self._doing = what
 
     def ended(self, patience_s: float) -> None:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Work of little urgency waits for its turn, so that the event loop is never busy with it.
 
 The health port shares its loop with the answers to kube-scheduler. Requests that arrive

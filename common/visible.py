@@ -1,6 +1,7 @@
-"""Texts of others made visible: nothing that a terminal would act on reaches one.
+# SPDX-License-Identifier: Apache-2.0
+"""Escapes control characters in texts from the cluster, so that no terminal acts on them.
 
-Messages, reasons and annotations are written by anybody who may write to the cluster, and the
+Every client with write access can write messages, reasons and annotations, and the
 API server keeps control characters in them. A terminal clears its screen for some, runs what
 the clipboard holds for others, and shows lines from right to left. Every text that is printed,
 logged or served passes here; what is not printable is shown as its escape (`\\x1b`, `\\u202e`).

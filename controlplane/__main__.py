@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command line of the control plane."""
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from controlplane import kubeconfig, nodes
 from controlplane.build import build
 from controlplane.cluster import (
     OPTIONAL,
+    ClusterOptions,
     ComponentStatus,
     Condition,
-    Wanted,
     attach,
     stop_command,
     up,
@@ -33,7 +34,7 @@ INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code."""
     options = _parser().parse_args(arguments)
-    # Ctrl-C as well: a shell starts its background jobs deaf to it, and Python leaves it so.
+    # SIGINT too: a shell starts background jobs with SIGINT ignored, and Python keeps that.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
     try:
@@ -57,11 +58,11 @@ def _build(_: argparse.Namespace) -> int:
 
 def _up(options: argparse.Namespace) -> int:
     if options.kubeconfig_out:
-        # Before minutes have passed, not after.
-        kubeconfig.refuse_foreign(options.kubeconfig_out)
+        # Checked before the build, which takes minutes.
+        kubeconfig.check_overwrite(options.kubeconfig_out)
         options.kubeconfig_out.parent.mkdir(parents=True, exist_ok=True)
     plane = up(
-        Wanted(
+        ClusterOptions(
             root=options.dir,
             nodes=options.nodes,
             zones=options.zones,
@@ -86,7 +87,7 @@ def _up(options: argparse.Namespace) -> int:
 def _down(options: argparse.Namespace) -> int:
     plane = attach(options.dir)
     plane.down()
-    _say(f"ended; the logs stay in {plane.folder.logs}")
+    _say(f"stopped; the logs are kept in {plane.folder.logs}")
     return 0
 
 
@@ -112,15 +113,15 @@ def _line(status: ComponentStatus) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m controlplane",
-        description="A real Kubernetes control plane on loopback, without containers.",
+        description="Run a real Kubernetes control plane on loopback, without containers.",
     )
-    said = f"controlplane {version('evenkeel')}"
-    parser.add_argument("--version", action="version", version=said)
+    text = f"controlplane {version('evenkeel-kubernetes')}"
+    parser.add_argument("--version", action="version", version=text)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    _add(commands, "build", _build, "compile what is missing from pinned Go modules")
+    _add(commands, "build", _build, "compile the missing binaries from pinned Go modules")
     _add_up_options(_add(commands, "up", _up, "start a control plane; return when it is ready"))
     for name, run, text in (
-        ("down", _down, "end exactly the processes that `up` started"),
+        ("down", _down, "stop exactly the processes that `up` started"),
         ("status", _status, "show every component; exit with 1 unless all are ready"),
     ):
         _add_dir(_add(commands, name, run, text))
@@ -147,7 +148,7 @@ def _add_up_options(command: argparse.ArgumentParser) -> None:
         type=_count,
         default=0,
         metavar="Z",
-        help="deal the nodes out to Z zones; 0 gives them none (default: %(default)s)",
+        help="assign the nodes to Z zones in turn; 0 for no zones (default: %(default)s)",
     )
     add("--cpu", default=nodes.CPU, help="CPU of each node (default: %(default)s)")
     add("--memory", default=nodes.MEMORY, help="memory of each node (default: %(default)s)")
@@ -163,14 +164,14 @@ def _add_up_options(command: argparse.ArgumentParser) -> None:
         "--kubeconfig-out",
         type=Path,
         metavar="F",
-        help="write the administrator's kubeconfig to F as well",
+        help="write the kubeconfig of the administrator also to F",
     )
     add(
         "--without",
         type=_names,
         default=(),
         metavar="NAME,…",
-        help=f"leave components out: {', '.join(OPTIONAL)} (default: none)",
+        help=f"components to leave out: {', '.join(OPTIONAL)} (default: none)",
     )
 
 
@@ -180,13 +181,13 @@ def _add_dir(command: argparse.ArgumentParser) -> None:
         type=Path,
         default=default_root(),
         metavar="D",
-        help="the control plane's folder (default: %(default)s)",
+        help="folder of the control plane (default: %(default)s)",
     )
 
 
 def _count(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of things")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
     return int(text)
 
 
@@ -199,7 +200,7 @@ def _say(line: str) -> None:
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    """Take a polite end like Ctrl-C, so that half a control plane does not stay."""
+    """Handle SIGTERM like Ctrl-C, so that no half-started control plane stays."""
     raise KeyboardInterrupt
 
 

@@ -1,7 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
 """Register metrics-server behind the API server's aggregation layer.
 
-There is no cluster network: a Service of type ExternalName leads the aggregator to
-`localhost`, at the port that the APIService names.
+There is no cluster network: a Service of type ExternalName points the aggregator to
+`localhost`, at the port of the APIService.
 """
 
 from __future__ import annotations
@@ -42,6 +43,6 @@ def manifests(port: int, ca: bytes) -> list[Json]:
 
 
 def available(api: Api) -> bool:
-    """Tell whether the API server reaches metrics-server."""
+    """Return whether the API server reaches metrics-server."""
     conditions = api.get(_PATH).get("status", {}).get("conditions", [])
     return any(c["type"] == "Available" and c["status"] == "True" for c in conditions)

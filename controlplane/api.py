@@ -1,7 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
 """The administrator's access to the API server of this control plane.
 
-Synchronous and small: it sets up the stand and test objects. Any kind can be sent as a
-plain dict; its path is found through discovery. Bulk calls share a few connections.
+Synchronous and small: it creates the objects of the control plane and of tests. Any kind can
+be sent as a plain dict; its path comes from discovery. Bulk calls share a few connections.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Api:
             timeout=TIMEOUT_S,
             # On loopback compression costs more than it saves.
             headers={"Accept-Encoding": "identity"},
-            # Nor does loopback go through a proxy, whatever the environment says.
+            # Loopback never goes through a proxy, even if the environment sets one.
             trust_env=False,
         )
         self._served: dict[str, dict[str, Json]] = {}
@@ -46,7 +47,7 @@ class Api:
         self._http.close()
 
     def answers(self, url: str) -> bool:
-        """Tell whether a URL, absolute or a path, answers 200 now."""
+        """Return whether a URL, absolute or a path, answers 200 now."""
         try:
             return self._http.get(url, timeout=5.0).status_code == 200
         except httpx.TransportError:
@@ -76,7 +77,7 @@ class Api:
         return self.request("GET", path, params=params)
 
     def delete(self, path: str, body: Json | None = None) -> None:
-        """Delete an object or a collection; one that is gone already is fine."""
+        """Delete an object or a collection; it need not exist."""
         try:
             self.request("DELETE", path, body)
         except Refused as refusal:
@@ -88,7 +89,7 @@ class Api:
         return _all(functools.partial(self._create, namespace), objects)
 
     def apply(self, objects: Iterable[Json], *, namespace: str = "default") -> list[Json]:
-        """Apply objects on the server's side: made when missing, changed when there."""
+        """Apply objects with server-side apply: created or updated."""
         return _all(functools.partial(self._apply, namespace), objects)
 
     def delete_all(self, paths: Iterable[str]) -> None:
@@ -121,12 +122,12 @@ class Api:
         return self._served[version]
 
     def _learn(self, version: str, kind: str) -> Json:
-        """Look again for a kind whose definition may have come since the last look."""
+        """Discover a kind again, because its CRD may be newer than the last discovery."""
         self._served.pop(version, None)
         try:
             return self._resources(version)[kind]
         except KeyError:
-            raise ConfigError(f"the API server knows no {kind} in {version}") from None
+            raise ConfigError(f"the API server does not serve {kind} in {version}") from None
 
 
 def _all(call: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:

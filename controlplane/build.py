@@ -1,12 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compile the control plane's binaries from pinned Go modules.
 
 The binaries go into a cache folder outside the repository, keyed by the versions, so
-that only the first run pays. A binary is moved into place in one step after its
-compiler has succeeded: whatever stands in the cache is whole. Two builders at once are
-serialised by a lock file.
+that only the first run compiles. A binary is renamed into place after its compiler has
+succeeded, so every file in the cache is complete. Concurrent builds are serialized by a lock
+file.
 
-Tools are no part of the control plane: only those who ask for them pay, and a new version of
-one builds nothing else anew.
+Tools are not part of the control plane: they are built on request only, and a new version of a
+tool rebuilds nothing else.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ KWOK_STAGES = (
     "metrics/resource/metrics-resource.yaml",
 )
 
-# What kwok's metrics say of a node, and what they are made to say. metrics-server is silent
-# about a node that uses nothing at all (decodeBatch in pkg/scraper/client/resource), but
-# there is no such node: a thousandth of a core and 1 MiB stand for its system.
+# Replacements in kwok's metrics of a node. metrics-server drops
+# a node without any usage (decodeBatch in pkg/scraper/client/resource), but
+# real nodes always have some: a thousandth of a core and 1 MiB for the system.
 IDLE_USE = (
     (
         """'node.CumulativeUsage("cpu")'""",
@@ -55,7 +56,7 @@ IDLE_USE = (
     ("""'node.Usage("memory")'""", """'node.Usage("memory") + 1048576.0'"""),
 )
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ TOOLS: tuple[Binary, ...] = (Binary("helm", "helm.sh/helm/v4/cmd/helm", HELM),)
 
 @dataclass(frozen=True, slots=True)
 class Toolbox:
-    """Where the compiled binaries and kwok's stages stand."""
+    """The folders of the compiled binaries and of kwok's stages."""
 
     root: Path
 
@@ -96,7 +97,7 @@ class Toolbox:
         return self.root / "bin" / name
 
     def tool(self, name: str) -> Path:
-        """Return where a tool stands; its folder has its version, for the key has not."""
+        """Return the path of a tool; its folder has its version, because the key has not."""
         version = next(tool.version for tool in TOOLS if tool.name == name)
         return self.root / "tools" / version / name
 
@@ -105,7 +106,7 @@ class Toolbox:
         return self.root / "kwok-stages.yaml"
 
     def missing(self) -> list[str]:
-        """Name what has not been built yet, in building order."""
+        """Return what has not been built yet, in build order."""
         names = [b.name for b in BINARIES if not self.binary(b.name).exists()]
         return names if self.kwok_config.exists() else [*names, self.kwok_config.name]
 
@@ -120,8 +121,8 @@ def toolbox() -> Toolbox:
     return Toolbox(Path(cache) / "controlplane" / key)
 
 
-def build(say: Say = print, *, tools: bool = False) -> Toolbox:
-    """Compile what is missing, a progress line per binary; return where it stands."""
+def build(report: Report = print, *, tools: bool = False) -> Toolbox:
+    """Compile what is missing, with a progress line per binary; return the toolbox."""
     box = toolbox()
     if not _missing(box, tools=tools):
         return box
@@ -129,13 +130,13 @@ def build(say: Say = print, *, tools: bool = False) -> Toolbox:
         missing = _missing(box, tools=tools)
         if missing:
             _require_go()
-            _build_missing(box, missing, say)
+            _build_missing(box, missing, report)
     return box
 
 
-def module_dir(module: str, version: str, say: Say = print) -> Path:
-    """Return the folder of a Go module, downloaded if need be."""
-    out = _go(["go", "mod", "download", "-json", f"{module}@{version}"], say, cwd=Path("/"))
+def module_dir(module: str, version: str, report: Report = print) -> Path:
+    """Return the folder of a Go module, downloaded if necessary."""
+    out = _go(["go", "mod", "download", "-json", f"{module}@{version}"], report, cwd=Path("/"))
     return Path(json.loads(out)["Dir"])
 
 
@@ -143,40 +144,40 @@ def _missing(box: Toolbox, *, tools: bool) -> list[str]:
     return [*box.missing(), *(box.missing_tools() if tools else ())]
 
 
-def _build_missing(box: Toolbox, missing: Sequence[str], say: Say) -> None:
+def _build_missing(box: Toolbox, missing: Sequence[str], report: Report) -> None:
     parts = len(BINARIES) + len(TOOLS) + 1
-    say(f"building {len(missing)} of {parts} parts into {box.root} (once, ~2 min each)")
+    report(f"building {len(missing)} of {parts} parts into {box.root} (once, ~2 min each)")
     (box.root / "bin").mkdir(parents=True, exist_ok=True)
     # Inside the cache folder, so that the final rename stays on one file system.
     with tempfile.TemporaryDirectory(prefix="build-", dir=box.root) as scratch:
         module = Path(scratch) / "kubernetes"
         for number, name in enumerate(missing, 1):
-            say(f"[{number}/{len(missing)}] {name} …")
+            report(f"[{number}/{len(missing)}] {name} …")
             started = time.monotonic()
             if name == box.kwok_config.name:
-                _collect_kwok_stages(box, Path(scratch), say)
+                _collect_kwok_stages(box, Path(scratch), report)
             else:
                 binary = next(b for b in (*BINARIES, *TOOLS) if b.name == name)
-                _compile(binary, box, module, Path(scratch), say)
-            say(f"[{number}/{len(missing)}] {name} done in {time.monotonic() - started:.0f} s")
+                _compile(binary, box, module, Path(scratch), report)
+            report(f"[{number}/{len(missing)}] {name} done in {time.monotonic() - started:.0f} s")
 
 
-def _compile(binary: Binary, box: Toolbox, module: Path, scratch: Path, say: Say) -> None:
+def _compile(binary: Binary, box: Toolbox, module: Path, scratch: Path, report: Report) -> None:
     flags = f"-s -w -X k8s.io/component-base/version.gitVersion={binary.version}"
     if binary.own_module:
         command = ["go", "install", "-ldflags", flags, f"{binary.package}@{binary.version}"]
-        _go(command, say, cwd=scratch, env={"GOBIN": str(scratch)})
+        _go(command, report, cwd=scratch, env={"GOBIN": str(scratch)})
     else:
-        _write_kubernetes_module(module, say)
+        _write_kubernetes_module(module, report)
         output = str(scratch / binary.name)
         command = ["go", "build", "-mod=mod", "-ldflags", flags, "-o", output, binary.package]
-        _go(command, say, cwd=module)
+        _go(command, report, cwd=module)
     place = box.tool(binary.name) if binary in TOOLS else box.binary(binary.name)
     place.parent.mkdir(parents=True, exist_ok=True)
     (scratch / binary.name).rename(place)
 
 
-def _write_kubernetes_module(module: Path, say: Say) -> None:
+def _write_kubernetes_module(module: Path, report: Report) -> None:
     """Write a go.mod that can build Kubernetes' commands from outside its repository.
 
     Kubernetes requires its staging modules at v0.0.0 and replaces them by folders; from
@@ -184,7 +185,7 @@ def _write_kubernetes_module(module: Path, say: Say) -> None:
     """
     if (module / "go.mod").exists():
         return
-    original = (module_dir("k8s.io/kubernetes", KUBERNETES, say) / "go.mod").read_text()
+    original = (module_dir("k8s.io/kubernetes", KUBERNETES, report) / "go.mod").read_text()
     staging = re.findall(r"^\s*(k8s\.io/\S+) => \./staging/", original, flags=re.MULTILINE)
     if not staging:
         raise BuildError(f"no staging modules in the go.mod of kubernetes {KUBERNETES}")
@@ -202,9 +203,9 @@ def _write_kubernetes_module(module: Path, say: Say) -> None:
     )
 
 
-def _collect_kwok_stages(box: Toolbox, scratch: Path, say: Say) -> None:
-    """Concatenate the stages that kwok's own module ships; it refuses to start without."""
-    folder = module_dir(KWOK_MODULE, KWOK, say) / "kustomize"
+def _collect_kwok_stages(box: Toolbox, scratch: Path, report: Report) -> None:
+    """Concatenate the stages of kwok's module; kwok does not start without them."""
+    folder = module_dir(KWOK_MODULE, KWOK, report) / "kustomize"
     texts: list[str] = []
     for name in KWOK_STAGES:
         source = folder / name
@@ -218,15 +219,15 @@ def _collect_kwok_stages(box: Toolbox, scratch: Path, say: Say) -> None:
 def _with_idle_use(text: str) -> str:
     for measured, told in IDLE_USE:
         if measured not in text:
-            raise BuildError(f"kwok {KWOK} measures nodes otherwise than by {measured}")
+            raise BuildError(f"the metrics of kwok {KWOK} do not contain {measured}")
         text = text.replace(measured, told)
     return text
 
 
 def _go(
-    command: Sequence[str], say: Say, *, cwd: Path, env: Mapping[str, str] | None = None
+    command: Sequence[str], report: Report, *, cwd: Path, env: Mapping[str, str] | None = None
 ) -> str:
-    """Run the go command; a broken download is tried again, for networks have bad minutes."""
+    """Run the go command; a failed download is retried, because networks fail at times."""
     environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "", **(env or {})}
     if _go_version() >= (1, 27):
         environment["GOEXPERIMENT"] = "nojsonv2"
@@ -236,7 +237,7 @@ def _go(
             return done.stdout
         lines = done.stderr.strip().splitlines() or ["no output"]
         if attempt < ATTEMPTS:
-            say(f"  attempt {attempt} of {ATTEMPTS} failed ({lines[-1][:160]}), trying again")
+            report(f"  attempt {attempt} of {ATTEMPTS} failed ({lines[-1][:160]}), trying again")
             time.sleep(PAUSE_S * 2 ** (attempt - 1))
     raise BuildError(
         f"`{' '.join(command[:2])}` failed {ATTEMPTS} times: " + " | ".join(lines[-3:])

@@ -1,8 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
 """Certificates of the control plane: an authority, servers, clients, the token key.
 
 Everything is ECDSA on P-256, which takes milliseconds where RSA takes tenths of a
 second. A client certificate is an identity: its common name is the user, each of its
-organisations is a group, which is how kube-apiserver reads it.
+organizations is a group, which is how kube-apiserver reads it.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ class KeyPair:
     key: bytes
 
     def write(self, certificate: Path, key: Path) -> None:
-        """Write both; nobody else may read the key."""
+        """Write both; only the owner may read the key."""
         certificate.write_bytes(self.certificate)
         key.touch(mode=0o600)
         key.write_bytes(self.key)
 
 
 class Authority:
-    """A certificate authority; whoever trusts it knows everyone it signed."""
+    """A certificate authority."""
 
     def __init__(self, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
         self._certificate = certificate
@@ -60,7 +61,7 @@ class Authority:
         """Read an authority that `pair.write` has written."""
         loaded = serialization.load_pem_private_key(key.read_bytes(), password=None)
         if not isinstance(loaded, ec.EllipticCurvePrivateKey):
-            raise ConfigError(f"{key} holds no ECDSA key")
+            raise ConfigError(f"{key} is not an ECDSA key")
         return cls(x509.load_pem_x509_certificate(certificate.read_bytes()), loaded)
 
     @property
@@ -73,7 +74,7 @@ class Authority:
         return self._issue(_subject(name, ()), ExtendedKeyUsageOID.SERVER_AUTH, names)
 
     def client(self, user: str, groups: Sequence[str] = ()) -> KeyPair:
-        """Issue a certificate that makes its holder `user`, a member of `groups`."""
+        """Issue a client certificate for `user`, a member of `groups`."""
         return self._issue(_subject(user, groups), ExtendedKeyUsageOID.CLIENT_AUTH, None)
 
     def _issue(

@@ -1,8 +1,9 @@
-"""A running control plane: start it, look at it, break parts of it, end it.
+# SPDX-License-Identifier: Apache-2.0
+"""A running control plane: start it, inspect it, break parts of it, stop it.
 
-Every process is written into the state file as soon as it runs. If starting fails
-half-way, or is interrupted, everything that was started is ended again; afterwards
-`attach` finds a running control plane from any other process.
+Every process is written into the state file as soon as it runs. If starting fails or is
+interrupted, everything that was started is stopped again; afterwards `attach` finds a running
+control plane from any other process.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 
 from controlplane import aggregation, identities, nodes, processes, scheduler_config
 from controlplane.api import Api, Json
-from controlplane.build import Say, build, toolbox
+from controlplane.build import Report, build, toolbox
 from controlplane.components import ADMIN, CA, COMPONENTS, NAMES, PORTS, Component, Site, by_name
 from controlplane.errors import ConfigError, FolderError, StartError
 from controlplane.folder import Folder, default_root
@@ -29,15 +30,15 @@ from controlplane.ports import LOOPBACK, free_ports, is_free
 from controlplane.state import State, load, save
 from controlplane.waiting import until
 
-READY_TIMEOUT_S = 180.0  # a shared machine with two cores has bad minutes
+READY_TIMEOUT_S = 180.0  # a shared machine with two cores can be slow
 NODE_TIMEOUT_S = 0.2
 LOG_LINES = 5
 OPTIONAL = tuple(component.name for component in COMPONENTS if component.optional)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a control plane should be like."""
+class ClusterOptions:
+    """Options of a control plane."""
 
     root: Path
     nodes: int = 0
@@ -49,7 +50,7 @@ class Wanted:
 
 
 class Condition(Enum):
-    """How a component is doing."""
+    """The condition of a component."""
 
     READY = "ready"
     UNREADY = "running, not ready"
@@ -108,23 +109,23 @@ class ControlPlane:
         return identities.issuer(self._site)
 
     def url(self, component: str) -> str:
-        """Return where a component serves."""
+        """Return the URL of a component."""
         return self._site.url(component, _known(component).scheme)
 
     def status(self) -> list[ComponentStatus]:
         return [self._status(name) for name in self._state.commands]
 
     def start(self, name: str) -> None:
-        """Start a component that does not run, with the flags and data it had."""
+        """Start a stopped component with its flags and data."""
         self.launch(name)
         self.wait_ready(name)
 
     def stop(self, name: str) -> None:
-        """Ask a component to end and wait until it has."""
+        """Stop a component and wait until it has exited."""
         processes.end(self._process(name))
 
     def kill(self, name: str) -> None:
-        """End a component as a crash would."""
+        """Kill a component, like a crash."""
         processes.kill(self._process(name))
 
     def restart(self, name: str) -> None:
@@ -133,7 +134,7 @@ class ControlPlane:
         self.start(name)
 
     def ended(self) -> list[str]:
-        """Name the components that should run and do not."""
+        """Return the components that should run but do not."""
         return self._state.ended()
 
     def configure_scheduler(self, source: Path, *, extender_url: str | None = None) -> None:
@@ -145,9 +146,9 @@ class ControlPlane:
         kubeconfig = str(self.folder.kubeconfig_of("kube-scheduler"))
         text = scheduler_config.read(source)
         if extender_url is None and source == scheduler_config.SHIPPED:
-            # Nobody answers where the file says, or worse, somebody else does.
+            # No extender listens at the address in the file, or another program does.
             text = scheduler_config.without_extenders(text)
-        fitted = scheduler_config.localise(text, kubeconfig=kubeconfig, extender_url=extender_url)
+        fitted = scheduler_config.localize(text, kubeconfig=kubeconfig, extender_url=extender_url)
         self.folder.scheduler_config.write_text(fitted)
 
     def add_nodes(self, manifests: Sequence[Json]) -> None:
@@ -167,7 +168,7 @@ class ControlPlane:
     def launch(self, name: str) -> None:
         """Start a component without waiting for it."""
         if name in self._state.alive():
-            raise StartError(f"{name} runs already")
+            raise StartError(f"{name} is already running")
         self._refuse_taken_port(name)
         argv = self._state.commands[_known(name).name]
         log = self.folder.log(name)
@@ -176,7 +177,7 @@ class ControlPlane:
             save(self._state, self.folder)
 
     def wait_ready(self, name: str) -> None:
-        """Wait until a component works; fail at once when one has ended."""
+        """Wait until a component is ready; fail at once when one has exited."""
         until(
             lambda: self._is_ready(name),
             timeout_s=READY_TIMEOUT_S,
@@ -184,7 +185,7 @@ class ControlPlane:
         )
 
     def end_all(self) -> None:
-        """End everything that was started: the clients of the API server first."""
+        """Stop everything that was started: the clients of the API server first."""
         started = [name for name in reversed(NAMES) if name in self._state.processes]
         for name in started:
             if name in OPTIONAL:
@@ -193,12 +194,12 @@ class ControlPlane:
             processes.end(self._state.processes[name])
 
     def close(self) -> None:
-        """Close our connections; the control plane goes on."""
+        """Close our connections; the control plane keeps running."""
         if "api" in self.__dict__:
             self.api.close()
 
     def down(self) -> None:
-        """End the control plane and delete all but its logs."""
+        """Stop the control plane and delete all files except its logs."""
         self.close()
         with self.folder.locked():
             self.end_all()
@@ -223,10 +224,10 @@ class ControlPlane:
     def _is_ready(self, name: str) -> bool:
         process = self._process(name)
         if not process.alive:
-            raise StartError(self._obituary(name, process))
+            raise StartError(self._exit_message(name, process))
         return self.api.answers(by_name(name).ready_url(self._site))
 
-    def _obituary(self, name: str, process: processes.Process) -> str:
+    def _exit_message(self, name: str, process: processes.Process) -> str:
         code = processes.reap(process)
         log = self.folder.log(name)
         lines = log.read_text(errors="replace").strip().splitlines()[-LOG_LINES:]
@@ -236,26 +237,26 @@ class ControlPlane:
     def _refuse_taken_port(self, name: str) -> None:
         port = self._site.ports[name]
         if not is_free(port):
-            raise StartError(f"port {port} of {name} has been taken by another process")
+            raise StartError(f"port {port} of {name} is in use by another process")
 
     def _environment(self) -> dict[str, str]:
-        """Return an environment in which nothing of the user's leads a component astray."""
+        """Return an environment without settings of the user that components would read."""
         return {"PATH": os.environ.get("PATH", ""), "HOME": str(self.folder.home)}
 
 
-def up(wanted: Wanted, say: Say = print) -> ControlPlane:
+def up(wanted: ClusterOptions, report: Report = print) -> ControlPlane:
     """Start a control plane and return when all of it is ready."""
     folder = Folder(wanted.root.expanduser().resolve())
     folder.refuse_strangers()
     _refuse_nonsense(wanted)
-    box = build(say)
+    box = build(report)
     with folder.locked():
         _refuse_running(folder)
         folder.prepare()
         site = Site(box, folder, dict(zip(PORTS, free_ports(len(PORTS)), strict=True)))
         plane = ControlPlane(site, _state(site, wanted))
         try:
-            _start(plane, site, wanted, say)
+            _start(plane, site, wanted, report)
         except BaseException:
             plane.close()
             plane.end_all()
@@ -271,14 +272,14 @@ def attach(root: Path) -> ControlPlane:
     return ControlPlane(Site(toolbox(), folder, state.ports), state)
 
 
-def _state(site: Site, wanted: Wanted) -> State:
+def _state(site: Site, wanted: ClusterOptions) -> State:
     chosen = [c for c in COMPONENTS if c.name not in wanted.without]
     state = State(dict(site.ports), {c.name: c.argv(site) for c in chosen})
     save(state, site.folder)
     return state
 
 
-def _start(plane: ControlPlane, site: Site, wanted: Wanted, say: Say) -> None:
+def _start(plane: ControlPlane, site: Site, wanted: ClusterOptions, report: Report) -> None:
     identities.write_identities(site)
     plane.write_scheduler_config(wanted.scheduler_config, wanted.extender_url)
     names = [name for name in NAMES if name not in wanted.without]
@@ -286,22 +287,24 @@ def _start(plane: ControlPlane, site: Site, wanted: Wanted, say: Say) -> None:
         plane.folder.log(name).write_bytes(b"")
     core = [name for name in names if name not in OPTIONAL]
     for name in core:
-        _timed(say, f"{name} ready on {plane.url(name)}", functools.partial(plane.start, name))
+        _timed(report, f"{name} ready on {plane.url(name)}", functools.partial(plane.start, name))
     rest = names[len(core) :]
     for name in rest:
         plane.launch(name)
     for name in rest:
-        _timed(say, f"{name} ready on {plane.url(name)}", functools.partial(plane.wait_ready, name))
-    _furnish(plane, site, wanted, say)
+        _timed(
+            report, f"{name} ready on {plane.url(name)}", functools.partial(plane.wait_ready, name)
+        )
+    _fill(plane, site, wanted, report)
 
 
-def _furnish(plane: ControlPlane, site: Site, wanted: Wanted, say: Say) -> None:
-    """Put into the cluster what makes it usable: nodes and the metrics API."""
+def _fill(plane: ControlPlane, site: Site, wanted: ClusterOptions, report: Report) -> None:
+    """Create nodes and register the metrics API."""
     if wanted.nodes:
         manifests = nodes.manifests(wanted.nodes, wanted.node, zones=wanted.zones)
-        _timed(say, f"{wanted.nodes} nodes Ready", lambda: plane.add_nodes(manifests))
+        _timed(report, f"{wanted.nodes} nodes Ready", lambda: plane.add_nodes(manifests))
     if "metrics-server" not in wanted.without:
-        _timed(say, "metrics API available", lambda: _register_metrics(plane, site))
+        _timed(report, "metrics API available", lambda: _register_metrics(plane, site))
 
 
 def _register_metrics(plane: ControlPlane, site: Site) -> None:
@@ -314,15 +317,15 @@ def _register_metrics(plane: ControlPlane, site: Site) -> None:
     )
 
 
-def _timed(say: Say, what: str, step: Callable[[], None]) -> None:
+def _timed(report: Report, what: str, step: Callable[[], None]) -> None:
     started = time.monotonic()
     step()
-    say(f"{what} ({time.monotonic() - started:.1f} s)")
+    report(f"{what} ({time.monotonic() - started:.1f} s)")
 
 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Put off an interruption: a process that nobody has noted down could not be ended."""
+    """Delay an interruption: a process that is not recorded could not be stopped."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         yield
@@ -330,23 +333,23 @@ def _undisturbed() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _refuse_nonsense(wanted: Wanted) -> None:
+def _refuse_nonsense(wanted: ClusterOptions) -> None:
     if not Path("/proc/self/stat").exists():
-        raise ConfigError("the control plane needs Linux: it tells processes apart by /proc")
-    scheduler_config.localise(
+        raise ConfigError("the control plane needs Linux: it identifies processes by /proc")
+    scheduler_config.localize(
         scheduler_config.read(wanted.scheduler_config),
         kubeconfig="",
         extender_url=wanted.extender_url,
     )
     unknown = sorted(wanted.without - set(OPTIONAL))
     if unknown:
-        raise ConfigError(f"cannot do without {unknown[0]}: choose from {', '.join(OPTIONAL)}")
+        raise ConfigError(f"cannot leave out {unknown[0]}: choose from {', '.join(OPTIONAL)}")
     if wanted.nodes < 0 or wanted.zones < 0:
         raise ConfigError("the numbers of nodes and zones cannot be negative")
 
 
 def _refuse_running(folder: Folder) -> None:
-    """Refuse a folder whose control plane runs; tidy up after one that has ended."""
+    """Reject a folder whose control plane runs; clean up after one that has ended."""
     if not folder.state.exists():
         return
     if load(folder).alive():
@@ -355,7 +358,7 @@ def _refuse_running(folder: Folder) -> None:
 
 
 def stop_command(folder: Folder) -> str:
-    """Return the command that ends the control plane of a folder."""
+    """Return the command that stops the control plane of a folder."""
     option = "" if folder.root == default_root().resolve() else f" --dir {folder.root}"
     return f"`python -m controlplane down{option}`"
 

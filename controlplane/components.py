@@ -1,7 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
 """The components and their flags: pure functions from a site to a command line.
 
 `COMPONENTS` is in the order of starting; a component needs those before it. Each
-serves on one loopback port, shows there whether it is ready, and logs to stderr.
+serves on one loopback port with a readiness endpoint, and logs to stderr.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ ISSUER = "https://kubernetes.default.svc"
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where one control plane stands: its binaries, its folder, its ports."""
+    """The binaries, the folder and the ports of one control plane."""
 
     box: Toolbox
     folder: Folder
@@ -45,7 +46,7 @@ class Component:
     name: str
     flags: Callable[[Site], list[str]]
     ready: str
-    """The path that answers 200 once the component works."""
+    """The path that returns 200 once the component is ready."""
     user: str = ""
     groups: tuple[str, ...] = ()
     scheme: str = "https"
@@ -63,7 +64,7 @@ def etcd(site: Site) -> list[str]:
     return [
         "--name=etcd",
         f"--data-dir={site.folder.etcd}",
-        # Data need to survive a crash of etcd, not one of the machine.
+        # Data must survive a crash of etcd, but not of the machine.
         "--unsafe-no-fsync",
         f"--listen-client-urls={client}",
         f"--advertise-client-urls={client}",
@@ -80,7 +81,7 @@ def kube_apiserver(site: Site) -> list[str]:
     return [
         f"--etcd-servers={site.url('etcd', 'http')}",
         *_serving(site, "kube-apiserver"),
-        # Loopback is no valid endpoint address; without a reconciler nobody writes it.
+        # Loopback is not a valid endpoint address; without a reconciler it is not written.
         f"--advertise-address={LOOPBACK}",
         "--endpoint-reconciler-type=none",
         f"--service-cluster-ip-range={SERVICE_RANGE}",
@@ -89,7 +90,7 @@ def kube_apiserver(site: Site) -> list[str]:
         f"--service-account-key-file={folder.certificate(TOKENS)}",
         f"--service-account-signing-key-file={folder.key(TOKENS)}",
         "--authorization-mode=RBAC",
-        # Pods of kwok mount no tokens, and tests need not wait for service accounts.
+        # Pods of kwok mount no tokens, and tests do not wait for service accounts.
         "--disable-admission-plugins=ServiceAccount",
         f"--requestheader-client-ca-file={folder.certificate(FRONT_PROXY_CA)}",
         f"--requestheader-allowed-names={FRONT_PROXY_CLIENT}",
@@ -101,7 +102,7 @@ def kube_apiserver(site: Site) -> list[str]:
         "--max-requests-inflight=3000",
         "--max-mutating-requests-inflight=1500",
         "--allow-privileged",
-        # Watches are ended instead of waited for, so that a restart takes no minute.
+        # Watches are closed at shutdown, so that a restart does not take a minute.
         "--shutdown-watch-termination-grace-period=1s",
         "--profiling=false",
     ]
@@ -127,7 +128,7 @@ def kube_controller_manager(site: Site) -> list[str]:
 def kube_scheduler(site: Site) -> list[str]:
     kubeconfig = site.folder.kubeconfig_of("kube-scheduler")
     return [
-        # Its kubeconfig is named in the configuration, as for users.
+        # Its kubeconfig is set in the configuration file, as users do.
         f"--config={site.folder.scheduler_config}",
         f"--authentication-kubeconfig={kubeconfig}",
         f"--authorization-kubeconfig={kubeconfig}",
@@ -191,7 +192,7 @@ COMPONENTS: tuple[Component, ...] = (
         user="system:kube-controller-manager",
     ),
     Component("kube-scheduler", kube_scheduler, "/readyz", user="system:kube-scheduler"),
-    # Parts of the stand rather than of Kubernetes: their rights are not what is tested.
+    # Parts of the test setup, not of Kubernetes: their permissions are not tested.
     Component("kwok", kwok, "/readyz", user="evenkeel:kwok", groups=MASTERS),
     Component(
         "metrics-server", metrics_server, "/livez", user="evenkeel:metrics-server", groups=MASTERS

@@ -1,16 +1,17 @@
-"""What can go wrong while building or running the control plane.
+# SPDX-License-Identifier: Apache-2.0
+"""Errors of building and running the control plane.
 
-ControlPlaneError      one clear message for a person; the command exits with 1
+ControlPlaneError      one message for the user; the command exits with 1
 ├── BuildError         a binary could not be compiled
 ├── FolderError        the folder is in use, is not ours, or holds no control plane
-├── ConfigError        an option or a scheduler configuration that cannot work
-├── StartError         a component did not become ready, or ended
+├── ConfigError        an invalid option or scheduler configuration
+├── StartError         a component did not become ready, or exited
 └── Refused            the API server answered with an error status
 """
 
 
 class ControlPlaneError(Exception):
-    """A failure that a person can act on; its text is the whole message."""
+    """An error that the user can act on; its text is the whole message."""
 
 
 class BuildError(ControlPlaneError):
@@ -22,11 +23,11 @@ class FolderError(ControlPlaneError):
 
 
 class ConfigError(ControlPlaneError):
-    """An option or a scheduler configuration that cannot work."""
+    """An invalid option or scheduler configuration."""
 
 
 class StartError(ControlPlaneError):
-    """A component did not become ready in time, or ended before."""
+    """A component did not become ready in time, or exited."""
 
 
 class Refused(ControlPlaneError):

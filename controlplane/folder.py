@@ -1,7 +1,8 @@
-"""The folder of one control plane: where everything stands, and whose it is.
+# SPDX-License-Identifier: Apache-2.0
+"""The folder of one control plane: its paths and its lock.
 
 Only a folder that is empty or that an earlier control plane left behind is used, since
-`clear` deletes what it holds. Whoever starts or ends a control plane holds its lock.
+`clear` deletes its content. Starting or stopping a control plane requires its lock.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ LEFT_BEHIND = frozenset({"logs", ".lock"})
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """Paths inside a control plane's folder; nobody else writes in it."""
+    """Paths inside the folder of a control plane."""
 
     root: Path
 
@@ -43,7 +44,7 @@ class Folder:
 
     @property
     def home(self) -> Path:
-        """The home folder of the components, so that they find and leave nothing in ours."""
+        """The home folder of the components, so that they do not use that of the user."""
         return self.root / "home"
 
     @property
@@ -71,7 +72,7 @@ class Folder:
         return self.kubeconfigs / f"{component}.kubeconfig"
 
     def prepare(self) -> None:
-        """Make the subfolders; what they hold is for their owner only."""
+        """Create the subfolders, readable only by their owner."""
         for path in (self.logs, self.pki, self.etcd, self.kubeconfigs, self.home):
             path.mkdir(parents=True, exist_ok=True)
             path.chmod(0o700)
@@ -80,12 +81,12 @@ class Folder:
         """Delete everything but the logs."""
         for path in (self.pki, self.etcd, self.kubeconfigs, self.home):
             shutil.rmtree(path, ignore_errors=True)
-        # The state last, so that an interrupted `clear` is taken up again by the next.
+        # The state last, so that an interrupted `clear` can be repeated.
         for path in (self.scheduler_config, self.state.with_suffix(".new"), self.state):
             path.unlink(missing_ok=True)
 
     def refuse_strangers(self) -> None:
-        """Refuse a folder that holds what no control plane has put there."""
+        """Reject a folder with files that are not of a control plane."""
         if self.state.exists() or not self.root.exists():
             return
         if not self.root.is_dir():
@@ -98,21 +99,21 @@ class Folder:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder; fail at once when someone else is starting or ending it."""
+        """Lock the folder; fail at once when another process has the lock."""
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             lock = (self.root / ".lock").open("w")
         except OSError as error:
-            raise FolderError(f"cannot work in {self.root}: {error.strerror}") from None
+            raise FolderError(f"cannot use {self.root}: {error.strerror}") from None
         with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise FolderError(f"another `up` or `down` is at work in {self.root}") from None
+                raise FolderError(f"another `up` or `down` is running in {self.root}") from None
             yield
 
 
 def default_root() -> Path:
-    """Return the folder that is used when nobody names one."""
+    """Return the default folder."""
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(base) / "evenkeel" / "controlplane"

@@ -1,9 +1,10 @@
-"""End a control plane when the process that wanted it is gone, however it ended.
+# SPDX-License-Identifier: Apache-2.0
+"""Stop a control plane when the process that started it is gone, however it ended.
 
-A child of ours holds the reading end of a pipe whose writing end only we have. When we
-end, even by `kill -9`, the pipe breaks, and the child does what `down` does. (The
-kernel's parent-death signal does not serve here: it fires when the *thread* that
-started a process ends, and tests restart components from worker threads.)
+A child process holds the read end of a pipe, and only this process has the write end. When this
+process ends, even by `kill -9`, the pipe closes, and the child does what `down` does. (The
+parent-death signal of the kernel does not work here: it fires when the *thread* that started a
+process ends, and tests restart components from worker threads.)
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ PACKAGES = Path(__file__).resolve().parent.parent
 
 
 class Guardian:
-    """Watches over one folder from a process of its own."""
+    """Watches one folder from a separate process."""
 
     def __init__(self, root: Path) -> None:
         self._process = subprocess.Popen(
@@ -33,12 +34,12 @@ class Guardian:
         )
 
     def dismiss(self) -> None:
-        """Let the guardian end; whatever still runs in its folder ends with it."""
+        """Stop the guardian, and with it everything that still runs in its folder."""
         self._process.communicate()
 
 
 def watch(root: Path) -> None:
-    """Wait until nobody holds the other end of stdin, then end the control plane."""
+    """Wait until the other end of stdin is closed, then stop the control plane."""
     sys.stdin.buffer.read()
     with contextlib.suppress(FolderError):
         attach(root).down()

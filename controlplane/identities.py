@@ -1,4 +1,5 @@
-"""Who is who in a control plane: every certificate and kubeconfig it starts with."""
+# SPDX-License-Identifier: Apache-2.0
+"""The certificates and kubeconfigs of a new control plane."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def write_identities(site: Site) -> None:
     """Write the certificates of all servers and the kubeconfigs of all clients."""
     folder = site.folder
     authority = Authority.create("evenkeel-controlplane-ca")
-    # A second authority: who is signed by it may speak for others (the aggregation layer).
+    # A second authority: its clients may act for other users (the aggregation layer).
     front_proxy = Authority.create("evenkeel-front-proxy-ca")
     pairs = {
         CA: authority.pair,

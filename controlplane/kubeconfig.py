@@ -1,7 +1,8 @@
-"""Kubeconfigs: self-contained files that make their reader a certain user.
+# SPDX-License-Identifier: Apache-2.0
+"""Kubeconfigs: self-contained files with the credentials of a user.
 
 Certificates, keys and tokens are embedded, so that a file can be copied anywhere. Users
-need no registration: whoever holds a certificate of our authority is who it says.
+need no registration: a certificate of our authority is enough.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Kubeconfigs:
         self._authority = authority
 
     def for_user(self, user: str, groups: Sequence[str] = ()) -> str:
-        """Return the kubeconfig of a user, who gets a new client certificate."""
+        """Return the kubeconfig of a user, with a new client certificate."""
         pair = self._authority.client(user, groups)
         identity = {
             "client-certificate-data": _base64(pair.certificate),
@@ -65,8 +66,8 @@ def write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def refuse_foreign(path: Path) -> None:
-    """Refuse to replace a file that is not a kubeconfig of ours."""
+def check_overwrite(path: Path) -> None:
+    """Raise if the file exists and is not a kubeconfig of ours."""
     if not path.exists():
         return
     try:
@@ -75,7 +76,9 @@ def refuse_foreign(path: Path) -> None:
     except (OSError, UnicodeError, yaml.YAMLError, KeyError, TypeError):
         names = []
     if names != [CLUSTER]:
-        raise ConfigError(f"{path} exists and was not written here: name another --kubeconfig-out")
+        raise ConfigError(
+            f"{path} exists and is not a kubeconfig of ours: choose another --kubeconfig-out"
+        )
 
 
 def _base64(data: bytes) -> str:

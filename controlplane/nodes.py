@@ -1,4 +1,5 @@
-"""Nodes that kwok plays: manifests, bulk creation, and waiting until they take pods."""
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes of kwok: manifests, bulk creation, and waiting until they are schedulable."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ NOT_READY = "node.kubernetes.io/not-ready"
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """What a fake node offers and how it is marked."""
+    """The resources, labels and taints of a fake node."""
 
     cpu: str = CPU
     memory: str = MEMORY
@@ -47,7 +48,7 @@ def manifest(name: str, spec: NodeSpec, *, zone: str | None = None) -> Json:
 def manifests(
     count: int, spec: NodeSpec, *, zones: int = 0, prefix: str = "node-", first: int = 1
 ) -> list[Json]:
-    """Return `count` nodes, dealt out to the zones in turn."""
+    """Return `count` nodes, assigned to the zones in turn."""
     width = len(str(first + count - 1))
     return [
         manifest(
@@ -60,10 +61,10 @@ def manifests(
 
 
 def unready(api: Api, names: Iterable[str], *, untainted: bool = True) -> list[str]:
-    """Name the nodes that cannot take pods yet.
+    """Return the nodes that are not schedulable yet.
 
-    A node is Ready when kwok has said so, but the scheduler refuses it until the
-    controller manager has taken the taint away that admission put on it.
+    kwok makes a node Ready, but the scheduler does not use it until the controller manager has
+    removed the taint that admission added.
     """
     found = api.get("/api/v1/nodes", resourceVersion="0")["items"]
     ready = {node["metadata"]["name"] for node in found if _takes_pods(node, untainted)}
@@ -71,11 +72,11 @@ def unready(api: Api, names: Iterable[str], *, untainted: bool = True) -> list[s
 
 
 class Waiting:
-    """Asks whether nodes take pods, sparingly.
+    """Checks with few requests whether nodes are schedulable.
 
-    A list of a thousand nodes keeps the API server busy for half a second, which is what
-    the nodes wait for. So all are listed only when the last one known to be missing has
-    come; until then just that one is looked at.
+    A list of a thousand nodes keeps the API server busy for half a second, which delays the
+    nodes. So all are listed only when the last node that was not schedulable is; until then
+    only that node is checked.
     """
 
     def __init__(self, api: Api, names: Sequence[str], *, untainted: bool = True) -> None:
@@ -84,7 +85,7 @@ class Waiting:
         self._untainted = untainted
 
     def over(self) -> bool:
-        """Tell whether all nodes take pods now."""
+        """Return whether all nodes are schedulable now."""
         if self._missing and self._takes_pods(self._missing[-1]):
             self._missing = unready(self._api, self._missing, untainted=self._untainted)
         return not self._missing

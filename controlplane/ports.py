@@ -1,8 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find free loopback ports that stay free while their server restarts.
 
-Ports are taken from below the kernel's ephemeral range. Inside it a client that keeps
-trying to reach a server which is down can be given the server's own port as its
-source, connects to itself, and the server cannot come back.
+Ports are below the ephemeral range of the kernel. Inside that range, a client that keeps
+connecting to a stopped server can get the port of the server as its source port and connect to
+itself, and the server cannot start again.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def free_ports(count: int) -> list[int]:
-    """Return `count` different ports that nobody listens on."""
+    """Return `count` different free ports."""
     candidates = random.sample(range(LOWEST, _first_ephemeral()), ATTEMPTS)
     found: list[int] = []
     for port in candidates:
@@ -34,7 +35,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def is_free(port: int) -> bool:
-    """Tell whether a server could listen on this loopback port now."""
+    """Return whether a server could listen on this loopback port now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

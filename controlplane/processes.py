@@ -1,9 +1,10 @@
-"""Start processes that outlive us, and end exactly those.
+# SPDX-License-Identifier: Apache-2.0
+"""Start processes that outlive this one, and stop exactly those.
 
-A pid alone says little: the kernel gives it to a stranger once its owner has been
-reaped. A `Process` is a pid together with the boot it belongs to and its start time in
-clock ticks, which no stranger shares. Signals go through a pidfd that is opened before
-the identity is checked, so that the pid cannot change hands in between.
+A pid alone is not enough: the kernel reuses it once the process has been reaped. A `Process` is
+a pid with the boot ID and its start time in clock ticks, which no other process shares. Signals
+are sent through a pidfd that is opened before the identity is checked, so that the pid cannot be
+reused in between.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ REAP_PATIENCE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process, told apart from every other that ever has its pid."""
+    """One process, distinct from every other that ever has its pid."""
 
     pid: int
     start_ticks: int
@@ -31,15 +32,15 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """Tell whether it runs; a zombie that nobody has reaped yet does not."""
+        """Return whether it runs; a zombie does not."""
         return self.boot_id == _boot_id() and _start_ticks(self.pid) == self.start_ticks
 
 
 def start(argv: Sequence[str], *, log: Path, env: Mapping[str, str]) -> Process:
-    """Start a program in a session of its own, all its output appended to `log`."""
+    """Start a program in its own session, with all output appended to `log`."""
     appending = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    # Not Popen: it complains when it is collected before its child has ended, and
-    # these children are meant to stay.
+    # Not Popen: it warns when it is collected before its child has exited, and these
+    # children must keep running.
     pid = os.posix_spawn(
         argv[0],
         list(argv),
@@ -53,7 +54,7 @@ def start(argv: Sequence[str], *, log: Path, env: Mapping[str, str]) -> Process:
         setsigmask=(),
         setsigdef=(signal.SIGINT, signal.SIGTERM, signal.SIGPIPE),
     )
-    # It may have ended already; a start time that nobody has reads as "not alive".
+    # It may have exited already; an impossible start time means "not alive".
     ticks = _start_ticks(pid)
     return Process(pid, -1 if ticks is None else ticks, _boot_id())
 
@@ -67,7 +68,7 @@ def send(process: Process, number: signal.Signals) -> bool:
 
 
 def end(process: Process, *, patience_s: float = TERM_PATIENCE_S) -> None:
-    """Ask a process to end, wait for it, kill it when it does not."""
+    """Stop a process; kill it if it does not exit in time."""
     with _pidfd(process) as fd:
         if fd is not None:
             _signal(fd, signal.SIGTERM)
@@ -78,7 +79,7 @@ def end(process: Process, *, patience_s: float = TERM_PATIENCE_S) -> None:
 
 
 def kill(process: Process) -> None:
-    """End a process without a warning, as a crash would."""
+    """Kill a process, like a crash."""
     with _pidfd(process) as fd:
         if fd is not None:
             _signal(fd, signal.SIGKILL)
@@ -87,9 +88,9 @@ def kill(process: Process) -> None:
 
 
 def reap(process: Process) -> int | None:
-    """Collect the exit code of a child of ours that has ended; otherwise return None.
+    """Return the exit code of a child that has exited; otherwise None.
 
-    The first thread of a process counts as ended before its last one has: that is waited for.
+    The main thread can exit before the last thread: wait for that too.
     """
     with contextlib.suppress(ChildProcessError, ProcessLookupError):
         fd = os.pidfd_open(process.pid)

@@ -1,9 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fit the scheduler configuration that users copy to this machine.
 
-`localise` replaces at most two values, `clientConnection.kubeconfig` and
+`localize` replaces at most two values, `clientConnection.kubeconfig` and
 `extenders[0].urlPrefix`, in the text itself: every other character, comments included,
 stays. What tests prove about the file therefore holds for the file that users have.
-`without_extenders` is for a stand on which no extender runs.
+`without_extenders` is for a control plane without an extender.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ URL_PREFIX = ("extenders", 0, "urlPrefix")
 Key = str | int
 
 
-def localise(text: str, *, kubeconfig: str, extender_url: str | None = None) -> str:
+def localize(text: str, *, kubeconfig: str, extender_url: str | None = None) -> str:
     """Return the configuration with its machine-dependent values replaced."""
     document = _compose(text)
     values: dict[tuple[Key, ...], str] = {KUBECONFIG: kubeconfig}
     if extender_url is not None:
         values[URL_PREFIX] = extender_url
     found = [(_find(document, path), value) for path, value in values.items()]
-    # From the end, so that a replacement does not move what is still to be replaced.
+    # From the end, so that a replacement does not move the next ones.
     for node, value in sorted(found, key=lambda pair: -pair[0].start_mark.index):
         text = text[: node.start_mark.index] + _quoted(value) + text[node.end_mark.index :]
     _compose(text)
@@ -38,7 +39,7 @@ def localise(text: str, *, kubeconfig: str, extender_url: str | None = None) -> 
 
 
 def without_extenders(text: str) -> str:
-    """Return the configuration of a scheduler that asks nobody; the rest is left as it is."""
+    """Return the configuration without extenders; the rest is unchanged."""
     document = _compose(text)
     pairs = document.value if isinstance(document, yaml.MappingNode) else []
     for name, value in pairs:

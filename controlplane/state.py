@@ -1,7 +1,8 @@
-"""What a control plane has started: written down before anyone needs to end it.
+# SPDX-License-Identifier: Apache-2.0
+"""The processes of a control plane, in a file.
 
-The file is replaced in one step after every change, so that `down` in another process,
-after a crash or a `kill -9`, knows each process and how it was started.
+The file is replaced atomically after every change, so that `down` in another process, after a
+crash or a `kill -9`, knows each process and how it was started.
 """
 
 from __future__ import annotations
@@ -25,23 +26,23 @@ class State:
     processes: dict[str, Process] = field(default_factory=dict)
 
     def alive(self) -> list[str]:
-        """Name the components that run."""
+        """Return the components that run."""
         return [name for name, process in self.processes.items() if process.alive]
 
     def ended(self) -> list[str]:
-        """Name the components that were started and do not run any more."""
+        """Return the components that were started and no longer run."""
         return [name for name, process in self.processes.items() if not process.alive]
 
 
 def save(state: State, folder: Folder) -> None:
-    """Replace the state file in one step."""
+    """Replace the state file atomically."""
     fresh = folder.state.with_suffix(".new")
     fresh.write_text(json.dumps(asdict(state), indent=2) + "\n")
     fresh.replace(folder.state)
 
 
 def load(folder: Folder) -> State:
-    """Read the state file; a folder without one holds no control plane."""
+    """Read the state file; a folder without one has no control plane."""
     try:
         raw = json.loads(folder.state.read_text())
         return State(

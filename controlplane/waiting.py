@@ -1,4 +1,5 @@
-"""Wait for what becomes true from outside, with a deadline."""
+# SPDX-License-Identifier: Apache-2.0
+"""Wait for a condition, with a deadline."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ LONGEST_PAUSE_S = 0.5
 
 
 def until(check: Callable[[], T], *, timeout_s: float, what: str) -> T:
-    """Ask again until the answer is true; an error of `check` ends the wait at once."""
+    """Repeat `check` until it returns true; its errors end the wait at once."""
     deadline = time.monotonic() + timeout_s
     while True:
         asked = time.monotonic()
@@ -24,5 +25,5 @@ def until(check: Callable[[], T], *, timeout_s: float, what: str) -> T:
         answered = time.monotonic()
         if answered > deadline:
             raise StartError(f"{what} within {timeout_s:g} s")
-        # Who asks for much asks less often, or the asking slows down what it waits for.
+        # A slow check runs less often, because it slows down what it waits for.
         time.sleep(min(max(PAUSE_S, answered - asked), LONGEST_PAUSE_S))

@@ -1,1 +1,2 @@
-"""The service that the stock kube-scheduler asks where pods should go."""
+# SPDX-License-Identifier: Apache-2.0
+"""The scheduler extender: kube-scheduler calls it to filter and score nodes."""

@@ -1,10 +1,12 @@
-"""Placements that we answered and that no board contains yet.
+# SPDX-License-Identifier: Apache-2.0
+"""Placements that were answered and that no board contains yet.
 
-The watch tells of a binding some milliseconds after our answer, and the next board comes
-later still. Until then the pod is charged to the node that it most likely got; once the
-watch shows where it really went, it is charged there. The charge ends only when a board
-that contains the pod is in use: if it ended with the news of the binding, the node would
-look idle for a moment, and in a burst a moment is enough for ten more pods.
+The watch shows a binding some milliseconds after our answer, and the next board comes later
+still. Until then the pod is charged to the node that it most likely got; once the watch shows
+its node, it is charged there. The charge ends only when a board that contains the pod is in
+use: if it ended with the binding event, the node would look idle for a moment, and in a burst
+a moment is enough for ten more pods. kube-scheduler keeps assumed pods in its own cache for
+the same reason (pkg/scheduler/backend/cache/cache.go), but does not tell extenders.
 
 A pod that is not bound within `EXPIRY_S` of the answer was not placed at all.
 """
@@ -23,11 +25,11 @@ from extender.scoring import Demand
 EXPIRY_S: Final = 10.0
 
 Changed = Callable[[NodeName, PodUid], None]
-"""Told which node's charges are others now, and whose charge came or went."""
+"""Called with the node whose charges changed, and the pod that was added or removed."""
 
 
 class Placement(msgspec.Struct, frozen=True, gc=False):
-    """A pod that is, or will be, on a node."""
+    """A pod that is expected on a node."""
 
     node: NodeName
     demand: Demand
@@ -35,15 +37,15 @@ class Placement(msgspec.Struct, frozen=True, gc=False):
 
 
 class Bound(msgspec.Struct, frozen=True, gc=False):
-    """A placement that the watch has shown, at this version of the cluster."""
+    """A placement that the watch has confirmed, at this version of the cluster."""
 
     node: NodeName
     demand: Demand
     version: int
 
 
-class Assumed:
-    """Charges by node, from the answer to the board that contains the pod."""
+class AssumedPlacements:
+    """The charges of each node, from the answer until a board contains the pod."""
 
     def __init__(self, metrics: Metrics, changed: Changed) -> None:
         self._changed = changed
@@ -51,7 +53,7 @@ class Assumed:
         self._bound: dict[PodUid, Bound] = {}
         self._by_node: dict[NodeName, dict[PodUid, Demand]] = {}
         placements = metrics.counter(
-            "assumed_placements_total", "Answers whose outcome became known.", ("result",)
+            "assumed_placements_total", "Assumed placements by how they ended.", ("result",)
         )
         self._right = placements.labels("right")
         self._wrong = placements.labels("wrong")
@@ -68,35 +70,35 @@ class Assumed:
         return self._by_node.get(node, {}).values()
 
     def nodes(self) -> Iterable[NodeName]:
-        """Return the nodes that anything is charged to."""
+        """Return the nodes that have charges."""
         return self._by_node.keys()
 
     def assume(self, uid: PodUid, node: NodeName, demand: Demand, now_s: float) -> None:
-        """Charge a pod to the node that it most likely got, in place of an earlier guess."""
+        """Charge a pod to the node that it most likely got, replacing an earlier assumption."""
         self.release(uid)
         self._expected[uid] = Placement(node, demand, now_s + EXPIRY_S)
         self._charge(uid, node, demand)
 
     def release(self, uid: PodUid) -> None:
-        """Forget a guess: the pod is asked about again, or exists no more."""
+        """Drop an assumption: the pod is scheduled again, or no longer exists."""
         found = self._expected.pop(uid, None)
         if found is not None:
             self._discharge(uid, found.node)
 
     def on_pod(self, old: PodRecord | None, new: PodRecord | None, version: int) -> None:
-        """Learn from a change of a pod that led to this version of the cluster."""
+        """Process a pod event that led to this version of the cluster."""
         if old is not None and (new is None or new.uid != old.uid):
             self._gone(old.uid)
         if new is not None and new.node and new.uid in self._expected:
             self._seen(new.uid, new.node, version)
 
     def settle(self, version: int) -> None:
-        """Drop what a board of this version contains."""
+        """Drop the charges that a board of this version contains."""
         for uid in [uid for uid, found in self._bound.items() if found.version <= version]:
             self._discharge(uid, self._bound.pop(uid).node)
 
     def expire(self, now_s: float) -> None:
-        """Drop guesses that were not confirmed in time."""
+        """Drop assumptions that were not confirmed in time."""
         while self._expected:
             uid, oldest = next(iter(self._expected.items()))
             if now_s < oldest.until_s:

@@ -1,9 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
 """What can be wrong with a request.
 
 RequestError
-├── BadRequest      not to be answered; says why, with a 4xx
-├── UnreadablePod   proper JSON, but the pod makes no sense: answered without an opinion
-└── ClientGone      nobody waits for the answer any more
+├── BadRequest      cannot be answered; the client gets a 4xx with the reason
+├── UnreadablePod   valid JSON, but the pod makes no sense: gets a neutral answer
+└── ClientGone      the client is no longer waiting for the answer
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """Why a request is refused, as the answer and the metrics name it."""
+    """Why a request is rejected, as named in the answer and in the metrics."""
 
     TOO_LARGE = "TooLarge"
     COMPRESSED = "Compressed"
@@ -33,15 +34,15 @@ class RequestError(Exception):
 class BadRequest(RequestError):
     """The request cannot be answered."""
 
-    def __init__(self, reason: Reason, words: str, *, status: int = 400) -> None:
-        super().__init__(words)
+    def __init__(self, reason: Reason, message: str, *, status: int = 400) -> None:
+        super().__init__(message)
         self.reason = reason
         self.status = status
 
 
 class UnreadablePod(RequestError):
-    """A quantity, a time or a selector of the pod is nonsense."""
+    """A quantity, a time or a selector of the pod cannot be parsed."""
 
 
 class ClientGone(RequestError):
-    """The client closed its connection before it had sent everything."""
+    """The client closed the connection before the whole request had arrived."""

@@ -1,13 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
 """TLS of the service, with files that may be replaced at any time.
 
-`ServerTls.context` is what the server is given, once. It makes no connections itself but
-hands each new one to the settings that are in force then. Those are made anew from the files
-instead of being changed: a trusted authority cannot be taken out of an `ssl.SSLContext`, and
-a session begun under the old settings could be resumed under them without showing its
-certificate again. Connections that are open stay as they are.
+The server gets `ServerTls.context` once. That context accepts no connections itself but hands
+each new one to the context that is in effect at that moment. A new context is made from the
+files instead of changing the old one: a trusted CA cannot be removed from an
+`ssl.SSLContext`, and a session of the old context could be resumed without presenting its
+certificate again. Open connections stay as they are.
 
-Files that make no sense together are refused and the settings in force stay; at the start
-they are a reason not to start.
+Files that do not fit together are rejected and the context in effect stays; at startup they
+keep the program from starting.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ from typing import Any, Final, NamedTuple
 
 import structlog
 
+from common.cli import StartError
 from common.clock import Clock
-from common.program import StartError
 
-_LOOK_EVERY_S: Final = 5.0
+_CHECK_INTERVAL_S: Final = 5.0
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
 class _Files(NamedTuple):
-    """What stands in the files."""
+    """The contents of the files."""
 
     certificate: bytes
     key: bytes
@@ -36,21 +37,21 @@ class _Files(NamedTuple):
 
 
 class _Unusable(Exception):
-    """The files are not there or do not go together."""
+    """The files are missing or do not fit together."""
 
 
-class _Front(ssl.SSLContext):
-    """Looks like one context to a server, and is whichever is in force."""
+class _CurrentContext(ssl.SSLContext):
+    """One context to the server, which delegates to the context in effect."""
 
-    in_force: ssl.SSLContext
+    current: ssl.SSLContext
 
-    # The one call by which asyncio and uvloop begin TLS on an accepted connection.
+    # The only call by which asyncio and uvloop start TLS on an accepted connection.
     def wrap_bio(self, *args: Any, **kwargs: Any) -> ssl.SSLObject:
-        return self.in_force.wrap_bio(*args, **kwargs)
+        return self.current.wrap_bio(*args, **kwargs)
 
 
 class ServerTls:
-    """The certificate of the service, and whose certificates its clients must show."""
+    """The certificate of the service, and the CA of the client certificates it requires."""
 
     def __init__(
         self, cert_file: str, key_file: str, client_ca_file: str = "", *, clock: Clock
@@ -59,38 +60,38 @@ class ServerTls:
         self._key_file = key_file
         self._client_ca_file = client_ca_file
         self._clock = clock
-        self._trouble = ""
-        self.context: Final = _Front(ssl.PROTOCOL_TLS_SERVER)
+        self._last_error = ""
+        self.context: Final = _CurrentContext(ssl.PROTOCOL_TLS_SERVER)
         try:
             self._seen = self._contents()
-            self.context.in_force = self._loaded()
+            self.context.current = self._loaded()
         except _Unusable as error:
             raise StartError(f"cannot serve TLS: {error}") from None
 
     async def run(self) -> None:
-        """Take up files that were replaced, until cancelled."""
+        """Load files that were replaced, until canceled."""
         while True:
-            await self._clock.sleep(_LOOK_EVERY_S)
-            await asyncio.to_thread(self.look)
+            await self._clock.sleep(_CHECK_INTERVAL_S)
+            await asyncio.to_thread(self.reload)
 
-    def look(self) -> None:
-        """Read the files, and use them from now on if they are new and good."""
+    def reload(self) -> None:
+        """Read the files, and use them from now on if they are new and valid."""
         try:
-            self._take_up(self._contents())
+            self._load_if_new(self._contents())
         except _Unusable as error:
-            if str(error) != self._trouble:
-                log.warning("new TLS files refused, the old ones stay", error=str(error))
-            self._trouble = str(error)
+            if str(error) != self._last_error:
+                log.warning("TLS files not reloaded", error=str(error))
+            self._last_error = str(error)
         else:
-            self._trouble = ""
+            self._last_error = ""
 
-    def _take_up(self, contents: _Files) -> None:
+    def _load_if_new(self, contents: _Files) -> None:
         if contents == self._seen:
             return
         # Set before loading: the same bad files are tried once, any further change again.
         self._seen = contents
-        self.context.in_force = self._loaded()
-        log.info("new TLS files in use", certificate=self._cert_file)
+        self.context.current = self._loaded()
+        log.info("TLS files reloaded", certificate=self._cert_file)
 
     def _contents(self) -> _Files:
         return _Files(
@@ -104,21 +105,21 @@ class ServerTls:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
         try:
-            # A key with a password would make OpenSSL ask for it on the terminal.
+            # Without this OpenSSL would ask for the password of an encrypted key on the terminal.
             context.load_cert_chain(self._cert_file, self._key_file, password=lambda: b"")
         except (ssl.SSLError, OSError, ValueError) as error:
             files = f"certificate {self._cert_file} and key {self._key_file}"
-            raise _Unusable(f"{files} do not go together: {_why(error)}") from None
+            raise _Unusable(f"{files} do not match: {_why(error)}") from None
         if self._client_ca_file:
-            self._demand_certificates(context)
+            self._require_client_certificates(context)
         return context
 
-    def _demand_certificates(self, context: ssl.SSLContext) -> None:
+    def _require_client_certificates(self, context: ssl.SSLContext) -> None:
         try:
             context.load_verify_locations(self._client_ca_file)
         except (ssl.SSLError, OSError, ValueError) as error:
-            words = f"client CA {self._client_ca_file} holds no certificate: {_why(error)}"
-            raise _Unusable(words) from None
+            message = f"client CA {self._client_ca_file} contains no certificate: {_why(error)}"
+            raise _Unusable(message) from None
         context.verify_mode = ssl.CERT_REQUIRED
 
 

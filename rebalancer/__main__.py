@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python -m rebalancer`: keeps nodes level."""
 
 from __future__ import annotations
@@ -6,9 +7,9 @@ import argparse
 import sys
 from typing import Final
 
+from common.cli import HealthPort, Program, main, port
 from common.config import Mode, RebalancerConfiguration
-from common.program import Program, main
-from rebalancer.program import RebalancerOptions, run
+from rebalancer.main import ConsolePort, RebalancerOptions, run
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -18,8 +19,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         type=Mode,
         choices=tuple(Mode),
         metavar="{observe,act}",
-        help="act carries plans out, observe moves nothing; else as the configuration says, "
-        "which is observe by default",
+        help="act carries out plans, observe moves nothing; overrides the configuration, "
+        "where observe is the default",
     )
     parser.add_argument(
         "--dry-run", action="store_true", help="show what would be done and evict nothing"
@@ -27,13 +28,30 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--once",
         action="store_true",
-        help="with --dry-run: make one plan from the samples at hand, print it and end",
+        help="with --dry-run: make one plan from the samples at hand, print it and exit",
     )
     parser.add_argument(
         "--output",
         choices=("text", "json"),
         help="with --once: the plan for people or for machines (default: text)",
     )
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="with --once: list every pod that stays, also on nodes that need not give any",
+    )
+    parser.add_argument(
+        "--console-port",
+        metavar="P",
+        type=_console_port,
+        default=ConsolePort.CONFIGURED,
+        help="port of the console, always on loopback; 0 is a free one, off serves none "
+        "(default: console.port of the configuration, 8891)",
+    )
+
+
+def _console_port(text: str) -> int | ConsolePort:
+    return ConsolePort.OFF if text == "off" else port(text)
 
 
 PROGRAM: Final = Program(
@@ -41,10 +59,9 @@ PROGRAM: Final = Program(
     summary="Keeps nodes level: moves the fewest pods that bring them within their limits.",
     configuration=RebalancerConfiguration,
     options=RebalancerOptions,
-    health_port=8890,
+    health=HealthPort(8890, "/debug/plan"),
     run=run,
     add_flags=add_flags,
-    debug_page="/debug/plan",
 )
 
 if __name__ == "__main__":

@@ -1,41 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
 """What only a leader may do runs while this process leads, and not a moment longer.
 
-Two that are told different namespaces would each lead in theirs. So before this process takes
-part in an election it looks for a Lease of the same name elsewhere that is held.
+Two processes with different namespaces would each lead in their own. So before this process
+takes part in an election it searches the other namespaces for a Lease of the same name that
+is held.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
+from typing import Final
 
 import msgspec
 import structlog
 
+from common.cli import StartError
+from common.kube.api import KubeApi
 from common.kube.errors import Forbidden
-from common.kube.leader import LeaseSpec
-from common.kube.own import LeaseNamespace
+from common.kube.identity import LeaseNamespace
+from common.kube.leader import Elector, LeaseSpec
 from common.kube.resources import LEASES
 from common.kube.timestamps import parse_time
-from common.program import StartError
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
-FORSAKEN_S: Final = 600.0
-"""A Lease that was not renewed for so long has no holder, however far clocks are apart."""
+ABANDONED_S: Final = 600.0
+"""A Lease that was not renewed for this long has no holder, however far clocks differ."""
 
 
-class Electing(Protocol):
-    """The part of `Elector` that is needed here."""
+class Leadership:
+    """Tells whether this process may act, and runs what only a leader may do."""
 
-    async def lead(self, work: Callable[[], Awaitable[None]]) -> None: ...
+    def __init__(self, elector: Elector | None = None, *, dry_run: bool = False) -> None:
+        """Without an elector there is never a second rebalancer; a dry run never leads."""
+        self._elector = elector
+        self.dry_run: Final = dry_run
 
+    def leads(self) -> bool:
+        """Tell whether this process leads at this moment."""
+        return not self.dry_run and (self._elector is None or self._elector.is_leader)
 
-class LeaseLister(Protocol):
-    """The part of `KubeClient` that is needed here."""
+    def describe(self) -> str:
+        """Say whether this process leads, or which one does."""
+        if self.dry_run:
+            return "this is a dry run, which plans without leading"
+        if self._elector is None:
+            return "this process leads: leaderElection is off"
+        if self._elector.is_leader:
+            return "this process leads"
+        return f"this process stands by; {self._elector.holder or 'no other process'} leads"
 
-    async def get(self, path: str, *, params: Mapping[str, Any]) -> bytes: ...
+    def require_namespace(self, namespaces: Container[str]) -> None:
+        """Refuse to wait for a Lease that can never be written."""
+        if self._elector is None or self._elector.namespace in namespaces:
+            return
+        raise StartError(
+            f"namespace {self._elector.namespace} does not exist, and the Lease of the leader "
+            "would be there: name the one that Evenkeel is installed in with --namespace, "
+            "or add --dry-run, which plans without a Lease"
+        )
+
+    async def run(self, parts: Sequence[Callable[[], Awaitable[None]]]) -> None:
+        """Run all parts while leading; they are canceled at once when the lead is lost."""
+
+        async def work() -> None:
+            async with asyncio.TaskGroup() as group:
+                for part in parts:
+                    group.create_task(_run(part))
+
+        # One task group: when the lead is lost, canceling it stops every part in the same moment,
+        # before the Lease can pass to another process.
+        await (work() if self._elector is None else self._elector.lead(work))
 
 
 class _Meta(msgspec.Struct):
@@ -52,24 +88,8 @@ class _Leases(msgspec.Struct):
     items: list[_Lease] = []
 
 
-async def while_leading(
-    elector: Electing | None, parts: Sequence[Callable[[], Awaitable[None]]]
-) -> None:
-    """Run what only a leader may do; all of it is cancelled at once when the lead is lost.
-
-    Without an elector there is never a second program, and everything runs right away.
-    """
-
-    async def work() -> None:
-        async with asyncio.TaskGroup() as group:
-            for part in parts:
-                group.create_task(_run(part))
-
-    await (work() if elector is None else elector.lead(work))
-
-
 async def refuse_a_second_leader(
-    client: LeaseLister, namespace: LeaseNamespace, name: str, now_s: float
+    client: KubeApi, namespace: LeaseNamespace, name: str, now_s: float
 ) -> None:
     """Raise `StartError` if another namespace has a leader, unless ours was named on purpose.
 
@@ -90,7 +110,7 @@ async def refuse_a_second_leader(
         )
 
 
-async def _holders(client: LeaseLister, name: str, now_s: float) -> Mapping[str, str]:
+async def _holders(client: KubeApi, name: str, now_s: float) -> Mapping[str, str]:
     """Return who holds Leases of a name, by namespace."""
     try:
         found = await client.get(LEASES.path(), params={"fieldSelector": f"metadata.name={name}"})
@@ -108,7 +128,7 @@ async def _holders(client: LeaseLister, name: str, now_s: float) -> Mapping[str,
 
 def _is_fresh(spec: LeaseSpec, now_s: float) -> bool:
     try:
-        return abs(now_s - parse_time(spec.renew_time or "")) < FORSAKEN_S
+        return abs(now_s - parse_time(spec.renew_time or "")) < ABANDONED_S
     except ValueError:
         return False
 

@@ -1,324 +1,221 @@
-"""May this move begin, or go on, now? The registry of limits.
+# SPDX-License-Identifier: Apache-2.0
+"""How many moves may run at once: the one table of limits.
 
-A limit looks at one Migration among the others that are under way and answers with a named
-reason or nothing. Whoever made the Migration, all of them are asked; so what it says of its
-pod is checked against the cluster first, for limits count by what Migrations say.
-
-Under way is what has been allowed to begin and is not finished. A Migration that is under
-way itself is measured only against its elders: when a limit is lowered, the eldest go on
-and the younger wait, instead of all waiting for each other. `docs/limits.md` lists them.
+A limit counts moves that have something in common: a node, a namespace, a workload. The planner
+uses the table to cut a plan into what starts in this cycle and what waits; pacing uses it again
+right before a Migration begins. Each of them supplies what runs: the planner the chains of a
+plan and the open Migrations, pacing the Migrations that a Migration has to leave room for.
+`docs/limits.md` lists the limits. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Final
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator
+from enum import Flag, auto
+from typing import Final, NamedTuple
 
 import msgspec
 
-from common.cluster.migrations import MigrationRecord, Phase, Step
-from common.cluster.records import PodRecord
-from common.cluster.snapshot import Snapshot
-from common.config import Mode, RebalancerConfiguration, Strategy
-from common.contract import under_maintenance
-from common.load import NodeLoad
-from rebalancer.draining import lingers
-from rebalancer.evictability import Purpose, took_place
-from rebalancer.goals import MARGIN, Ceiling, Dimension
-from rebalancer.pod_starts import starts_no_pods
-from rebalancer.reasons import Refusal
-from rebalancer.strategies.participation import CONTROL_PLANE_LABELS
-from rebalancer.strategies.pools import percent_now
-from rebalancer.strategies.resource_optimization import allowed
-from rebalancer.strategies.words import NAMES
+from common.api.migrations import Purpose
+from common.cache.snapshot import Snapshot
+from common.cluster.migrations import MigrationRecord
+from common.cluster.records import ControllerId, NodeName, PodRecord
+from common.config import RebalancerConfiguration
+from rebalancer.refusals import Reason, Refusal
 
 FEW_REPLICAS: Final = 4
-"""Below so many replicas, one of them moves at a time."""
-MAKES_ROOM: Final = "MakesRoom"
-"""The reason of moves from nodes that are not to be emptied themselves."""
-
+"""With fewer replicas, one of them moves at a time."""
 _STATEFUL_SET: Final = "StatefulSet"
-_STRATEGIES: Final = frozenset(Strategy)
-_PAUSED: Final = Refusal("Paused", "paused is set", for_good=False)
 
 
-class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """The question: one Migration, and what it is measured against."""
+class LimitedMove(NamedTuple):
+    """A move as limits count it."""
 
-    migration: MigrationRecord
-    pod: PodRecord
-    others: Sequence[MigrationRecord]
-    """All other Migrations, finished ones too."""
-    ahead: Sequence[MigrationRecord]
-    """Those of them under way that this one has to leave room for."""
-    snapshot: Snapshot
-    config: RebalancerConfiguration
-    now_s: float
-    guided: bool
-    """The pod's scheduler has asked an extender."""
-    filled: NodeLoad | None = None
-    """The target with this pod and those that are ahead; none where its load is not known."""
+    purpose: Purpose
+    namespace: str
+    source: NodeName
+    target: NodeName
+    workload: ControllerId | None
+    stateful_set: ControllerId | None
+    surging: ControllerId | None = None
+    """The workload whose count the move raises for a while."""
 
-    @property
-    def purpose(self) -> Purpose:
-        return purpose_of(self.migration)
-
-    def soon_over(self) -> list[MigrationRecord]:
-        """Return those ahead whose outcome can be waited for: a pod may drain for hours."""
-        return [m for m in self.ahead if not lingers(m, self.snapshot, self.now_s)]
-
-
-def ahead_of(
-    migration: MigrationRecord, others: Iterable[MigrationRecord], begun: Collection[str] = ()
-) -> list[MigrationRecord]:
-    """Return which of the others a Migration has to leave room for.
-
-    `begun` holds the uids of those that were allowed to begin and do not show it yet.
-    """
-    found = [m for m in others if m.open and _has_begun(m, begun)]
-    mine = _age(migration)
-    return [m for m in found if _age(m) < mine] if _has_begun(migration, begun) else found
+    @classmethod
+    def of(cls, migration: MigrationRecord) -> LimitedMove:
+        """Return what counts of a Migration."""
+        stateful = migration.controller_kind == _STATEFUL_SET
+        return cls(
+            migration.purpose,
+            migration.namespace,
+            migration.source,
+            migration.target,
+            migration.workload_id,
+            migration.controller_id if stateful else None,
+            migration.workload_id if migration.surge else None,
+        )
 
 
-def _has_begun(migration: MigrationRecord, begun: Collection[str]) -> bool:
-    return migration.phase == Phase.IN_PROGRESS or migration.uid in begun
+class Running(Flag):
+    """In which sense a move runs."""
+
+    THIS_CYCLE = auto()
+    """It belongs to the same cycle; it may be finished already."""
+    UNDER_WAY = auto()
 
 
-Rule = Callable[[Start], Refusal | None]
+Key = Callable[[LimitedMove], Hashable | None]
+"""Returns what moves are counted by; None for a move that the limit does not bind."""
+Most = Callable[[RebalancerConfiguration, int], int | None]
+"""Returns the limit, given the replicas of the workload; None for no limit."""
 
 
-def not_paused(start: Start) -> Refusal | None:
-    return _PAUSED if start.config.paused else None
+class Limit(msgspec.Struct, frozen=True, kw_only=True):
+    """How many moves with the same key may run at once."""
+
+    name: str
+    """What a plan names that puts a move off: a key of the configuration, where there is one."""
+    reason: Reason
+    """What a Migration that waits for it names."""
+    key: Key
+    most: Most
+    running: Running = Running.UNDER_WAY
+    """Which moves it counts: one that runs in any of these senses."""
+    binds: Purpose | None = None
+    """Which moves it binds; None binds all."""
+    counts: Purpose | None = None
+    """What those moves have to be for; None counts all."""
+
+    def refusal(self, move: LimitedMove, count: int, most: int) -> Refusal:
+        """Return that a move has to wait, with `count` others running."""
+        node = move.target if self.key is _target else move.source
+        return self.reason.refusal(count=count, limit=most, node=node, namespace=move.namespace)
 
 
-def acting(start: Start) -> Refusal | None:
-    """A strategy that is not ours, somebody else's, follows the general mode."""
-    config, name = start.config, start.migration.strategy
-    mode = config.mode_of(Strategy(name)) if name in _STRATEGIES else config.mode
-    if mode is Mode.ACT:
-        return None
-    return Refusal("Observing", f"{name} only observes", for_good=False)
+def _all(_: LimitedMove) -> Hashable:
+    return "all"
 
 
-def strategy_is_on(start: Start) -> Refusal | None:
-    name = start.migration.strategy
-    if name not in _STRATEGIES or name in start.config.enabled_strategies:
-        return None
-    return Refusal("StrategyOff", f"{name} is not among enabledStrategies")
+def _namespace(move: LimitedMove) -> Hashable:
+    return move.namespace
 
 
-def pod_is_on_its_source(start: Start) -> Refusal | None:
-    source, node = start.migration.source, start.pod.node
-    if node == source:
-        return None
-    return Refusal(
-        "NotOnSource", f"the Migration says {source}, and the pod is on {node or 'none'}"
-    )
+def _source(move: LimitedMove) -> Hashable:
+    return move.source
 
 
-def owner_is_as_said(start: Start) -> Refusal | None:
-    """For now: the owner's own owner may be known a little later than the pod."""
-    migration, owner = start.migration, start.pod.owner
-    top = start.snapshot.top_workload(start.pod)
-    controller = owner.uid if owner is not None else ""
-    workload = top.uid if top is not None else controller
-    if (migration.controller_uid, migration.workload_uid) == (controller, workload):
-        return None
-    words = "the pod's controller or workload is not the one that the Migration names"
-    return Refusal("OtherOwner", words, for_good=False)
+def _target(move: LimitedMove) -> Hashable:
+    return move.target
 
 
-def node_is_still_to_be_emptied(start: Start) -> Refusal | None:
-    return maintenance_ended(start.migration, start.snapshot)
+def _stateful_set(move: LimitedMove) -> Hashable | None:
+    return move.stateful_set
 
 
-def target_takes_pods(start: Start) -> Refusal | None:
-    """A node that was cordoned, marked or lost meanwhile cannot get the replacement."""
-    name = start.migration.target
-    view = start.snapshot.nodes.get(name)
-    if view is None:
-        return Refusal("TargetGone", f"{name} is not there any more")
-    if under_maintenance(view.node.labels):
-        return Refusal("TargetUnderMaintenance", f"{name} is to be emptied itself")
-    if any(label in view.node.labels for label in CONTROL_PLANE_LABELS):
-        return Refusal("TargetControlPlane", f"{name} is a control-plane node")
-    if view.node.unschedulable:
-        return Refusal("TargetCordoned", f"{name} takes no pods")
-    if not view.node.ready:
-        return Refusal("TargetNotReady", f"{name} is not Ready", for_good=False)
-    return None
+def _workload(move: LimitedMove) -> Hashable | None:
+    return move.workload
 
 
-def target_starts_pods(start: Start) -> Refusal | None:
-    """Pods may fail there since it was chosen; what failed before that, plans have heeded.
-
-    A drain uses such a node as the last resort.
-    """
-    if start.purpose is not Purpose.LOAD:
-        return None
-    name = start.migration.target
-    found = starts_no_pods(name, start.snapshot, now_s=start.now_s)
-    return None if found is None else Refusal("TargetStartsNoPods", f"{name}: {found.words}")
+def _surging(move: LimitedMove) -> Hashable | None:
+    return move.surging
 
 
-def target_stays_under_its_ceilings(start: Start) -> Refusal | None:
-    """Others may have come meanwhile, or what is there may use more than when it was planned."""
-    load = start.filled
-    if load is None:
-        return None
-    ceiling = Ceiling(start.config.cpu_threshold, start.config.memory_threshold)
-    over = [d for d in Dimension if percent_now(load, d) > allowed(ceiling, d) + MARGIN]
-    if not over:
-        return None
-    use = " and ".join(
-        f"{percent_now(load, d):.0f} % {NAMES[d]} (allowed {allowed(ceiling, d):g} %)" for d in over
-    )
-    return Refusal("TargetTooFull", f"{load.name} would use {use}", for_good=False)
-
-
-def max_reschedule_pods(start: Start) -> Refusal | None:
-    """Count a plan whole, and what others made within one interval as if it were one."""
-    if start.purpose is not Purpose.LOAD:
-        return None
-    limit = start.config.max_reschedule_pods
-    moved = [m for m in start.others if _same_cycle(m, start) and not m.open and took_place(m)]
-    moving = [m for m in start.ahead if _same_cycle(m, start)]
-    count = sum(purpose_of(m) is Purpose.LOAD for m in (*moved, *moving))
-    return _full("MaxReschedulePods", count, limit, "pods of this cycle were or are being moved")
-
-
-def max_per_namespace(start: Start) -> Refusal | None:
-    """Count what a namespace has under way, and what it lost in this cycle already."""
-    limit, namespace = start.config.max_per_namespace, start.pod.namespace
-    if limit is None or start.purpose is not Purpose.LOAD:
-        return None
-    moved = [m for m in start.others if _same_cycle(m, start) and not m.open and took_place(m)]
-    found = [m for m in (*moved, *start.ahead) if m.namespace == namespace]
-    count = sum(purpose_of(m) is Purpose.LOAD for m in found)
-    what = f"pods of namespace {namespace} were moved in this cycle or are being moved"
-    return _full("MaxPerNamespace", count, limit, what)
-
-
-def max_in_flight_per_node(start: Start) -> Refusal | None:
-    if start.purpose is not Purpose.LOAD:
-        return None
-    source, limit = start.migration.source, start.config.max_in_flight_per_node
-    count = _from(source, start.ahead)
-    return _full("MaxInFlightPerNode", count, limit, f"moves away from {source} are under way")
-
-
-def maintenance_parallelism(start: Start) -> Refusal | None:
-    if start.purpose is not Purpose.MAINTENANCE:
-        return None
-    source, limit = start.migration.source, start.config.maintenance_parallelism
-    count = _from(source, start.ahead)
-    return _full("MaintenanceParallelism", count, limit, f"moves away from {source} are under way")
-
-
-def max_inbound_per_node(start: Start) -> Refusal | None:
-    target, limit = start.migration.target, start.config.max_inbound_per_node
-    count = sum(m.target == target for m in start.ahead)
-    return _full("MaxInboundPerNode", count, limit, f"moves towards {target} are under way")
-
-
-def one_of_a_stateful_set(start: Start) -> Refusal | None:
-    mine = start.migration
-    if mine.controller_kind != _STATEFUL_SET:
-        return None
-    count = sum(m.controller_id == mine.controller_id for m in start.ahead)
-    return _full("StatefulSetOneAtATime", count, 1, "pods of its StatefulSet are being moved")
-
-
-def few_of_a_workload(start: Start) -> Refusal | None:
-    workload = start.migration.workload_id
-    if workload is None:
-        return None
-    count = sum(m.workload_id == workload for m in start.ahead)
-    limit = at_once(replicas_of(start.pod, start.snapshot))
-    return _full("WorkloadAtOnce", count, limit, "pods of its workload are being moved")
-
-
-def canary(start: Start) -> Refusal | None:
-    """Until the scheduler is known to ask an extender, one move at a time finds out."""
-    if start.purpose is not Purpose.LOAD or start.guided or not start.config.require_extender:
-        return None
-    if not any(purpose_of(m) is Purpose.LOAD for m in start.soon_over()):
-        return None
-    name = start.pod.shape.scheduler_name
-    words = f"{name} has not asked an extender yet, so one move at a time tries"
-    return Refusal("Canary", words, for_good=False)
-
-
-LIMITS: Final[tuple[Rule, ...]] = (
-    not_paused,
-    acting,
-    strategy_is_on,
-    pod_is_on_its_source,
-    owner_is_as_said,
-    node_is_still_to_be_emptied,
-    target_takes_pods,
-    target_starts_pods,
-    target_stays_under_its_ceilings,
-    max_reschedule_pods,
-    max_per_namespace,
-    max_in_flight_per_node,
-    maintenance_parallelism,
-    max_inbound_per_node,
-    one_of_a_stateful_set,
-    few_of_a_workload,
-    canary,
+LIMITS: Final[tuple[Limit, ...]] = (
+    Limit(
+        name="maxReschedulePods",
+        reason=Reason.MAX_RESCHEDULE_PODS,
+        key=_all,
+        most=lambda config, _: config.max_reschedule_pods,
+        running=Running.THIS_CYCLE,
+        binds=Purpose.LOAD,
+        counts=Purpose.LOAD,
+    ),
+    Limit(
+        name="maxPerNamespace",
+        reason=Reason.MAX_PER_NAMESPACE,
+        key=_namespace,
+        most=lambda config, _: config.max_per_namespace,
+        running=Running.THIS_CYCLE | Running.UNDER_WAY,
+        binds=Purpose.LOAD,
+        counts=Purpose.LOAD,
+    ),
+    # Counts all moves away from the node: one that drains it takes a place as well.
+    Limit(
+        name="maxInFlightPerNode",
+        reason=Reason.MAX_IN_FLIGHT_PER_NODE,
+        key=_source,
+        most=lambda config, _: config.max_in_flight_per_node,
+        binds=Purpose.LOAD,
+    ),
+    Limit(
+        name="maintenanceParallelism",
+        reason=Reason.MAINTENANCE_PARALLELISM,
+        key=_source,
+        most=lambda config, _: config.maintenance_parallelism,
+        binds=Purpose.MAINTENANCE,
+    ),
+    # Also binds drains: pods that start at once compete for image pulls and CPU of the target.
+    Limit(
+        name="maxInboundPerNode",
+        reason=Reason.MAX_INBOUND_PER_NODE,
+        key=_target,
+        most=lambda config, _: config.max_inbound_per_node,
+    ),
+    # By default the controller handles one pod after the other anyway, and waits for each to be
+    # Ready (pkg/controller/statefulset/stateful_set_control.go, `monotonic`).
+    Limit(
+        name="StatefulSetOneAtATime",
+        reason=Reason.STATEFUL_SET_ONE_AT_A_TIME,
+        key=_stateful_set,
+        most=lambda _config, _replicas: 1,
+    ),
+    # Two raises of one count could not be told apart.
+    Limit(
+        name="SurgeOneAtATime",
+        reason=Reason.SURGE_ONE_AT_A_TIME,
+        key=_surging,
+        most=lambda _config, _replicas: 1,
+    ),
+    Limit(
+        name="workload",
+        reason=Reason.WORKLOAD_AT_ONCE,
+        key=_workload,
+        most=lambda _, replicas: at_once(replicas),
+    ),
 )
 
 
-SWITCHES: Final[tuple[Rule, ...]] = (
-    not_paused,
-    acting,
-    strategy_is_on,
-    node_is_still_to_be_emptied,
-)
-"""How people stop moves; asked once more right before an eviction is sent."""
+class Tally:
+    """Counts the moves that run, by limit and by what they have in common."""
 
+    def __init__(self, config: RebalancerConfiguration) -> None:
+        self._config = config
+        self._counts: Counter[tuple[str, Hashable]] = Counter()
+        self._counting: dict[Running, list[Limit]] = {}
+        """The limits that count moves which run in some sense: most count only some."""
 
-def switched_off(start: Start) -> Refusal | None:
-    """Return by which switch somebody has stopped a move."""
-    return next((found for rule in SWITCHES if (found := rule(start)) is not None), None)
+    def add(self, move: LimitedMove, running: Running, *, sign: int = +1) -> None:
+        """Count a move that runs; with `sign` -1, take it back."""
+        limits = self._counting.get(running)
+        if limits is None:
+            limits = self._counting[running] = [each for each in LIMITS if each.running & running]
+        for limit in limits:
+            key = limit.key(move) if limit.counts in (None, move.purpose) else None
+            if key is not None:
+                self._counts[limit.name, key] += sign
 
+    def broken_by(self, move: LimitedMove, replicas: int) -> Iterator[tuple[Limit, Refusal]]:
+        """Yield the limits that a move would break by running too, in their order.
 
-def against(start: Start) -> tuple[Refusal, ...]:
-    """Return every limit that a Migration would break by beginning now, in their order."""
-    return tuple([found for rule in LIMITS if (found := rule(start)) is not None])
-
-
-def purpose_of(migration: MigrationRecord) -> Purpose:
-    """Return what a Migration says it is for; that its node is to be emptied is checked."""
-    empties = migration.strategy == Strategy.NODE_MAINTENANCE and migration.reason != MAKES_ROOM
-    return Purpose.MAINTENANCE if empties else Purpose.LOAD
-
-
-def maintenance_ended(migration: MigrationRecord, snapshot: Snapshot) -> Refusal | None:
-    """Return that the maintenance is over which an open, unevicted move was made for."""
-    if migration.strategy != Strategy.NODE_MAINTENANCE or not migration.open:
-        return None
-    pod = snapshot.pods.get(migration.pod_uid)
-    # What has left already is steered to its end: its replacement will come anyway.
-    if migration.evicted_s is not None or pod is None or pod.terminating:
-        return None
-    empties = purpose_of(migration) is Purpose.MAINTENANCE
-    # What does not empty its own node makes room for pods of any that is being emptied.
-    source = snapshot.nodes.get(migration.source)
-    served = (source,) if empties else snapshot.nodes.values()
-    if any(view is not None and under_maintenance(view.node.labels) for view in served):
-        return None
-    whose = migration.source if empties else "no node"
-    what = "is not" if empties else "is"
-    return Refusal("MaintenanceEnded", f"{whose} {what} under maintenance any more")
-
-
-def called_off(migration: MigrationRecord) -> bool:
-    """Tell whether a Migration was given up before the eviction: nothing went wrong."""
-    reasons = {found.type: found.reason for found in migration.conditions}
-    out_of_time = reasons.get(Step.EVICTED) == "DeadlineExceeded" and migration.evicted_s is None
-    return out_of_time or "MaintenanceEnded" in reasons.values()
+        `replicas` is how many pods the workload of the moved pod should have.
+        """
+        for limit in LIMITS:
+            key, most = limit.key(move), limit.most(self._config, replicas)
+            if key is None or most is None or limit.binds not in (None, move.purpose):
+                continue
+            count = self._counts[limit.name, key]
+            if count >= most:
+                yield limit, limit.refusal(move, count, most)
 
 
 def at_once(replicas: int) -> int:
@@ -327,28 +224,6 @@ def at_once(replicas: int) -> int:
 
 
 def replicas_of(pod: PodRecord, snapshot: Snapshot) -> int:
-    """Return how many pods the pod's workload is meant to have."""
+    """Return how many pods the workload of a pod should have."""
     found = snapshot.top_workload(pod)
     return found.desired if found is not None else len(snapshot.siblings(pod))
-
-
-def _age(migration: MigrationRecord) -> tuple[float, str]:
-    return migration.created_s, migration.name
-
-
-def _same_cycle(other: MigrationRecord, start: Start) -> bool:
-    mine = start.migration
-    if mine.plan_id and other.plan_id == mine.plan_id:
-        return True
-    # Anybody can write any plan id; a new one for each Migration must not lift the limit.
-    return start.now_s - other.created_s < start.config.rescheduling_interval.seconds
-
-
-def _from(source: str, migrations: Iterable[MigrationRecord]) -> int:
-    return sum(m.source == source for m in migrations)
-
-
-def _full(name: str, count: int, limit: int, what: str) -> Refusal | None:
-    if count < limit:
-        return None
-    return Refusal(name, f"{count} {what}, and {limit} is the limit", for_good=False)

@@ -1,14 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether pods start: why one does not, and which nodes start none.
 
-A node that cannot start pods is empty, and would be the favorite target of every plan. What
-speaks against it is read from the cluster and from finished Migrations, so that a restart or
-a new leader knows the same: pods on it whose containers do not start, and moves to it whose
-replacements did not. A pod that came later and is Ready proves the opposite.
+A node that cannot start pods is empty, and would be the favorite target of every plan. The
+evidence against it is read from the cluster and from finished Migrations, so that a restart or a
+new leader knows the same: pods on it whose containers do not start, and moves to it whose
+replacements did not. A pod that was scheduled there later and is Ready proves the opposite.
 
-A tenant must not be able to close nodes to all others with an image that is bad everywhere.
-So a pod counts alone only if its image, or a pod of its workload, runs on another node; else
-pods of two namespaces must fail. And what one namespace alone shows counts only as long as it
-shows it on at most half of the nodes: beyond that it is its pods that are at fault.
+A tenant must not be able to close nodes to all others with an image that is bad everywhere. So a
+pod counts alone only if its image, or a pod of its workload, runs on another node; otherwise pods
+of two namespaces must fail. And failures of one namespace alone count only as long as they are on
+at most half of the nodes: beyond that its pods are at fault.
 """
 
 from __future__ import annotations
@@ -20,16 +21,15 @@ from typing import Final
 
 import msgspec
 
+from common.api.migrations import Phase, Step
+from common.cache.snapshot import NodeView, Snapshot
 from common.cluster.container_states import StalledContainer
-from common.cluster.migrations import MigrationRecord, Phase, Step
+from common.cluster.migrations import MigrationRecord
 from common.cluster.records import NodeName, PodRecord
-from common.cluster.snapshot import NodeView, Snapshot
-from rebalancer.reasons import Refusal
+from rebalancer.refusals import Reason, Refusal, reported
 
-STARTS_NO_PODS: Final = "StartsNoPods"
-NOT_READY: Final = "NotReady"
 CREATING: Final = frozenset({"ContainerCreating", "PodInitializing"})
-"""What a kubelet says before it has tried (pkg/kubelet/kubelet_pods.go)."""
+"""What a kubelet reports before it has tried (pkg/kubelet/kubelet_pods.go)."""
 OF_THE_NODE: Final = frozenset(
     {
         "ImagePullBackOff",
@@ -48,10 +48,10 @@ OF_THE_NODE: Final = frozenset(
 kuberuntime/kuberuntime_container.go, lifecycle/predicate.go and nodeshutdown. What only a pod's own
 spec or program can bring about, as CreateContainerConfigError, InvalidImageName and
 CrashLoopBackOff, says nothing about a node."""
-NOT_STARTED: Final = frozenset({"DeadlineExceeded", "ReplacementLost"})
+NOT_STARTED: Final = frozenset({Reason.DEADLINE_EXCEEDED, Reason.REPLACEMENT_LOST})
 """How a move fails whose replacement was on a node; a move that was called off proves nothing."""
 STUCK_S: Final = 300.0
-"""Containers that are being created for so long are stuck: a network, a volume, a runtime."""
+"""Containers that are being created for this long are stuck: a network, a volume, a runtime."""
 
 _CODE: Final = re.compile(r"[A-Z][A-Za-z0-9]{0,127}", re.ASCII)
 _IMAGE_CHARACTERS: Final = 200
@@ -62,42 +62,38 @@ def why_not_started(pod: PodRecord) -> Refusal:
     """Return why a pod is not Ready, by the reason that its kubelet or scheduler gives."""
     if pod.finished:
         code = _code(pod.end_reason, f"Pod{pod.phase}")
-        return _refusal(code, f"{pod.key} ended on {pod.node} before it was Ready")
+        return reported(code, f"{pod.key} ended on {pod.node} before it was Ready")
     if not pod.node:
         return _unplaced(pod)
     if not pod.stalled:
-        return _refusal(NOT_READY, f"the containers of {pod.key} run on {pod.node}, not Ready yet")
+        return Reason.NOT_READY.refusal("pod", pod=pod.key, node=pod.node)
     found = _most_telling(pod.stalled)
     code = _code(found.reason, "ContainerCreating")
     image = f", image {_printable(found.image)}" if found.image else ""
-    words = f"container {found.name} of {pod.key} on {pod.node} does not run ({code}{image})"
-    return _refusal(code, words)
+    message = f"container {found.name} of {pod.key} on {pod.node} does not run ({code}{image})"
+    return reported(code, message)
 
 
 def _unplaced(pod: PodRecord) -> Refusal:
     if pod.unschedulable:
-        return _refusal("Unschedulable", f"{pod.key} fits on no node")
+        return Reason.UNSCHEDULABLE.refusal(pod=pod.key)
     if pod.shape.gates:
-        return _refusal("SchedulingGated", f"{pod.key} waits for {pod.shape.gates[0]}")
-    return _refusal("NotScheduled", f"{pod.key} has no node yet")
-
-
-def _refusal(code: str, words: str) -> Refusal:
-    return Refusal(code, words, for_good=False)
+        return Reason.SCHEDULING_GATED.refusal(pod=pod.key, gate=pod.shape.gates[0])
+    return Reason.NOT_SCHEDULED.refusal(pod=pod.key)
 
 
 def _most_telling(stalled: Sequence[StalledContainer]) -> StalledContainer:
-    """Return the first that was tried and failed; those behind an init container only wait."""
+    """Return the first that failed; containers behind an init container only wait."""
     return next((s for s in stalled if s.reason and s.reason not in CREATING), stalled[0])
 
 
 def _code(reason: str, other: str) -> str:
-    """Return a reason if the API server takes it for one of a condition."""
+    """Return a reason if the API server accepts it as the reason of a condition."""
     return reason if _CODE.fullmatch(reason) else other
 
 
 def _printable(text: str) -> str:
-    """Return an image as people may see it: the API server takes any characters for one."""
+    """Return an image that is safe to print: the API server accepts any characters."""
     shown = "".join(c if c.isprintable() else "?" for c in text[:_IMAGE_CHARACTERS])
     return f"{shown}…" if len(text) > _IMAGE_CHARACTERS else shown
 
@@ -109,18 +105,18 @@ class StartFailure(msgspec.Struct, frozen=True, kw_only=True):
     pod: str
     reason: str
     since_s: float
-    """When it came there: a pod that came later and is Ready speaks for the node."""
+    """When it was scheduled there: a pod that came later and is Ready clears the node."""
     runs_on: NodeName | None = None
-    """Another node where the same runs; a failure of it weighs for itself."""
+    """Another node where the same runs; then this failure counts alone."""
 
     @property
-    def words(self) -> str:
+    def message(self) -> str:
         runs = f", and the same runs on {self.runs_on}" if self.runs_on else ""
         return f"{self.pod} did not start ({self.reason}){runs}"
 
 
 def starts_no_pods(node: NodeName, snapshot: Snapshot, *, now_s: float) -> Refusal | None:
-    """Return why pods do not start on a node now, whatever came of moves before."""
+    """Return why pods do not start on a node now, regardless of earlier moves."""
     if not any(pod.node == node for pod in snapshot.stalled.values()):
         return None
     return start_failures(snapshot, now_s=now_s, cooldown_s=0.0).get(node)
@@ -135,7 +131,7 @@ def start_failures(
     blamed = {name: failures for name, failures in closed.items() if failures}
     spared = _too_common(blamed, len(snapshot.nodes))
     return {
-        name: _words(failures)
+        name: _starts_no_pods(failures)
         for name, failures in blamed.items()
         if {f.namespace for f in failures} - spared
     }
@@ -166,13 +162,13 @@ def _collected(
 def _at_fault(pod: PodRecord, now_s: float) -> bool:
     """Tell whether a node may be why this pod does not start."""
     reason = _most_telling(pod.stalled).reason
-    return reason in OF_THE_NODE or (reason in CREATING and now_s - _came_s(pod) >= STUCK_S)
+    return reason in OF_THE_NODE or (reason in CREATING and now_s - pod.placed_s >= STUCK_S)
 
 
 def _where_running(snapshot: Snapshot, images: Collection[str]) -> dict[str, list[NodeName]]:
-    """Return two nodes for each of these images where containers with it run, if there are so many.
+    """Return up to two nodes for each of these images where containers with it run.
 
-    One of two is another node, whichever is asked about.
+    Of two nodes, one is another than the node in question.
     """
     found: dict[str, list[NodeName]] = {image: [] for image in images}
     open_, named = set(images), dict[int, tuple[str, ...]]()
@@ -180,7 +176,7 @@ def _where_running(snapshot: Snapshot, images: Collection[str]) -> dict[str, lis
         if not open_:
             break
         for pod in view.pods.values():
-            # Shapes are interned, and comparing them is slower than asking who they are.
+            # Shapes are interned, and comparing ids is faster than comparing them.
             shape = pod.shape
             if id(shape) not in named:
                 named[id(shape)] = tuple(image for image in shape.images if image in found)
@@ -200,14 +196,14 @@ def _runs(pod: PodRecord, image: str) -> bool:
 def _failed_pod(pod: PodRecord, running: Mapping[str, Sequence[NodeName]]) -> StartFailure:
     stalled = _most_telling(pod.stalled)
     others = (name for name in running.get(stalled.image, ()) if name != pod.node)
-    # What is still being created may wait for a volume of its own: that its image runs
-    # elsewhere proves nothing.
+    # A container that is being created may wait for a volume of its own, so that its image
+    # runs elsewhere proves nothing.
     proven = stalled.reason in OF_THE_NODE
     return StartFailure(
         namespace=pod.namespace,
         pod=pod.key,
         reason=stalled.reason,
-        since_s=_came_s(pod),
+        since_s=pod.placed_s,
         runs_on=next(others, None) if proven else None,
     )
 
@@ -216,7 +212,8 @@ def _counts(
     migration: MigrationRecord, snapshot: Snapshot, now_s: float, cooldown_s: float
 ) -> bool:
     """Tell whether a move failed lately because its replacement did not start in time."""
-    if migration.phase != Phase.FAILED or migration.evicted_s is None:
+    began = migration.evicted_s is not None or migration.raised_s is not None
+    if migration.phase != Phase.FAILED or not began:
         return False
     if migration.message.partition(":")[0] not in NOT_STARTED:
         return False
@@ -229,7 +226,7 @@ def _counts(
 
 def _failed_move(migration: MigrationRecord, snapshot: Snapshot) -> StartFailure:
     noted = migration.condition(Step.READY)
-    reason = noted.reason if noted is not None else NOT_READY
+    reason = noted.reason if noted is not None else Reason.NOT_READY
     at_fault = reason in OF_THE_NODE or reason in CREATING
     return StartFailure(
         namespace=migration.namespace,
@@ -249,17 +246,13 @@ def _sibling_on(migration: MigrationRecord, snapshot: Snapshot) -> NodeName | No
 
 
 def _last_start_s(view: NodeView) -> float:
-    """Return when the pod came that came last of those which started."""
-    started = (_came_s(pod) for pod in view.pods.values() if pod.ready and not pod.mirror)
+    """Return when the latest pod was scheduled of those that started."""
+    started = (pod.placed_s for pod in view.pods.values() if pod.ready and not pod.mirror)
     return max(started, default=0.0)
 
 
-def _came_s(pod: PodRecord) -> float:
-    return pod.created_s if pod.scheduled_s is None else pod.scheduled_s
-
-
 def _against(failures: Iterable[StartFailure]) -> list[StartFailure]:
-    """Return the failures that close a node; none if they may all be their pods' own fault."""
+    """Return the failures that close a node; none if the pods themselves may be at fault."""
     found = sorted(failures, key=lambda f: (f.runs_on is None, f.namespace, f.pod))
     several = len({f.namespace for f in found}) > 1
     return [f for f in found if several or f.runs_on is not None]
@@ -275,11 +268,10 @@ def _too_common(blamed: Mapping[NodeName, Sequence[StartFailure]], nodes: int) -
     return frozenset(name for name, count in alone.items() if 2 * count > nodes)
 
 
-def _words(failures: Sequence[StartFailure]) -> Refusal:
-    """Name what closes the node: one failure that weighs for itself, or two namespaces'."""
+def _starts_no_pods(failures: Sequence[StartFailure]) -> Refusal:
+    """Name what closes the node: one failure that counts alone, or those of two namespaces."""
     first = failures[0]
     shown = [first]
     if first.runs_on is None:
         shown += [f for f in failures if f.namespace != first.namespace][:1]
-    words = "pods do not start there: " + "; ".join(f.words for f in shown)
-    return Refusal(STARTS_NO_PODS, words, for_good=False)
+    return Reason.STARTS_NO_PODS.refusal(failures="; ".join(f.message for f in shown))

@@ -1,1 +1,2 @@
-"""A whole cluster in one process, for people and tests without one."""
+# SPDX-License-Identifier: Apache-2.0
+"""A whole Kubernetes cluster in one process, for tests and demos."""

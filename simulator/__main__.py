@@ -1,4 +1,5 @@
-"""`python -m simulator serve | demo`: a cluster without a cluster."""
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m simulator serve | demo`: a simulated Kubernetes cluster."""
 
 from __future__ import annotations
 
@@ -8,12 +9,12 @@ import sys
 from collections.abc import Callable, Sequence
 
 from common import __version__, logs
+from common.cli import port
 from common.config import ConfigError
-from common.program import port
 from simulator import serve
 from simulator.demo import demo
 from simulator.demo.command import SCENARIO
-from simulator.process import CANNOT_WORK, NOT_UNDERSTOOD, CannotServe, run
+from simulator.process import FAILED, USAGE_ERROR, CommandError, run
 from simulator.scenarios import names
 
 
@@ -26,17 +27,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         for problem in error.problems:
             print(f"simulator: {logs.one_line(problem)}", file=sys.stderr)
-        return NOT_UNDERSTOOD
-    except CannotServe as error:
+        return USAGE_ERROR
+    except CommandError as error:
         print(f"simulator: {logs.one_line(str(error))}", file=sys.stderr)
-        return CANNOT_WORK
+        return FAILED
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the flags of all commands."""
+    """Return the parser of all commands."""
     made = argparse.ArgumentParser(
         prog="python -m simulator",
-        description="A whole Kubernetes cluster in one process, for people and tests without one.",
+        description="Simulate a whole Kubernetes cluster in one process, for tests and demos.",
         allow_abbrev=False,
     )
     made.add_argument("--version", action="version", version=f"simulator {__version__}")
@@ -50,23 +51,28 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     made = commands.add_parser(
         "serve",
         help="run a simulated cluster until it is stopped",
-        description="Run a simulated cluster until it is stopped. Prints where its API and its "
-        "kubeconfig are, and then `ready`.",
+        description="Run a simulated cluster until it is stopped. Prints the path of the "
+        "kubeconfig and the URL of the API, then `ready`.",
         allow_abbrev=False,
     )
     made.add_argument(
-        "--nodes", metavar="N", type=_count, help="how many nodes (default: 3, or the scenario's)"
+        "--nodes",
+        metavar="N",
+        type=_count,
+        help="number of nodes (default: 3, or the scenario's)",
     )
     made.add_argument(
         "--port",
         metavar="P",
         type=port,
         default=0,
-        help="port of the API; 0 is a free one (default: %(default)s)",
+        help="port of the API; 0 picks a free one (default: %(default)s)",
     )
-    made.add_argument("--scheduler-config", metavar="F", help="a KubeSchedulerConfiguration")
+    made.add_argument("--scheduler-config", metavar="F", help="a KubeSchedulerConfiguration file")
     made.add_argument(
-        "--kubeconfig-out", metavar="F", help="where to write the kubeconfig (default: a new file)"
+        "--kubeconfig-out",
+        metavar="F",
+        help="where to write the kubeconfig (default: a temporary file)",
     )
     _add_common(made, speed=1.0, scenario="nodes without pods")
     made.set_defaults(command=lambda flags: run(serve.serve(flags)))
@@ -75,24 +81,30 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     made = commands.add_parser(
         "demo",
-        help="show a cluster getting hot, and Evenkeel making it level",
-        description="Show a cluster getting hot, and Evenkeel making it level: drawn in a "
-        "terminal, lines elsewhere. Ends by itself with a summary.",
+        help="show how a cluster gets hot and Evenkeel levels it",
+        description="Show how a cluster gets hot and Evenkeel levels it: as a live screen in a "
+        "terminal, as lines elsewhere. Ends with a summary.",
         allow_abbrev=False,
     )
-    made.add_argument("--keep", action="store_true", help="leave everything running afterwards")
+    made.add_argument("--keep", action="store_true", help="keep everything running afterwards")
     made.add_argument(
-        "--json", action="store_true", help="progress to stderr, one line of figures to stdout"
+        "--json",
+        action="store_true",
+        help="progress to stderr, results as one JSON line to stdout",
     )
-    made.add_argument("--real", action="store_true", help="use a real control plane (needs Go)")
+    made.add_argument(
+        "--real",
+        action="store_true",
+        help="use a real control plane (needs Go)",
+    )
     made.add_argument(
         "--longest",
         metavar="S",
         type=_number("a number of seconds", least=1, most=86_400),
-        help="end after so many seconds, level or not (default: 110; with --real 400, counted "
-        "from when the control plane runs)",
+        help="stop after this many seconds, level or not (default: 110; with --real 400, counted "
+        "from the start of the control plane)",
     )
-    made.add_argument("--record", metavar="F", help="make an SVG of it that plays")
+    made.add_argument("--record", metavar="F", help="file to write an animated SVG to")
     _add_common(made, speed=8.0, scenario=SCENARIO)
     made.set_defaults(command=demo)
 
@@ -103,7 +115,7 @@ def _add_common(made: argparse.ArgumentParser, *, speed: float, scenario: str) -
         metavar="S",
         type=int,
         default=0,
-        help="same seed, same cluster (default: %(default)s)",
+        help="random seed; the same seed gives the same cluster (default: %(default)s)",
     )
     made.add_argument(
         "--scenario",
@@ -123,18 +135,18 @@ def _add_common(made: argparse.ArgumentParser, *, speed: float, scenario: str) -
         metavar="N",
         type=int,
         default=0,
-        help="how much to log, 0 to 3 (default: %(default)s)",
+        help="log verbosity, 0 to 3 (default: %(default)s)",
     )
 
 
 def _count(text: str) -> int:
     if not text.isascii() or not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a number from 1")
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
     return int(text)
 
 
 def _number(what: str, *, least: float, most: float) -> Callable[[str], float]:
-    """Return a reader of numbers within limits."""
+    """Return a parser of numbers within limits."""
 
     def read(text: str) -> float:
         try:
@@ -142,8 +154,8 @@ def _number(what: str, *, least: float, most: float) -> Callable[[str], float]:
         except ValueError:
             found = math.nan
         if not least <= found <= most:
-            words = f"{text} is not {what}: write {least:g} to {most:g}"
-            raise argparse.ArgumentTypeError(words)
+            allowed = f"must be between {least:g} and {most:g}"
+            raise argparse.ArgumentTypeError(f"{text} is not {what}: {allowed}")
         return found
 
     return read

@@ -1,8 +1,9 @@
-"""The one builder of Kubernetes' API objects, for scenarios, tests, benchmarks and demos.
+# SPDX-License-Identifier: Apache-2.0
+"""Builds Kubernetes API objects for scenarios, tests, benchmarks and demos.
 
-Every function returns a plain dict as a person would write it in YAML. The same manifest
-runs on the simulator and on the real control plane: what a pod uses is said with kwok's
-annotations, which both understand.
+Every function returns a plain dict, as a person would write it in YAML. The same manifest works
+on the simulator and on the real control plane: the usage of a pod is set with annotations of
+kwok, which both support.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-Manifest = dict[str, Any]  # Any: the nesting of Kubernetes' objects
+Manifest = dict[str, Any]  # Any: nested API objects
 
 USAGE_CPU = "kwok.x-k8s.io/usage-cpu"
 USAGE_MEMORY = "kwok.x-k8s.io/usage-memory"
@@ -35,7 +36,7 @@ def node(
     unschedulable: bool = False,
     extended: Mapping[str, str] | None = None,
 ) -> Manifest:
-    """Return a node that kwok keeps alive and metrics-server can ask for usage."""
+    """Return a node that kwok manages and metrics-server can scrape."""
     resources = {"cpu": cpu, "memory": memory, "pods": str(pods), **(extended or {})}
     zones = {"topology.kubernetes.io/zone": zone} if zone else {}
     spec: Manifest = {"taints": list(taints)} if taints else {}
@@ -110,7 +111,7 @@ def pod_template(
         },
         "spec": {
             "containers": [container(cpu=cpu, memory=memory)],
-            # Nobody waits for a simulated process to say goodbye.
+            # Simulated processes need no time to shut down.
             "terminationGracePeriodSeconds": 1,
             **(spec or {}),
         },

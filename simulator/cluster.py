@@ -1,11 +1,12 @@
-"""A whole simulated cluster: the API on a port, and everything that lives behind it.
+# SPDX-License-Identifier: Apache-2.0
+"""A whole simulated cluster: the API on a port, and all components behind it.
 
     async with simulate(Settings(seed=7, speed=10), clock=SYSTEM) as cluster:
         cluster.store.create(NODES, build.node("node-1"))
         … cluster.server.url …
 
 Objects may be created before anything runs: `build` is called first, and what it creates
-settles (controllers make their pods) before the scheduler and the clock take over.
+settles (controllers create their pods) before the scheduler and the clock start.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import yaml
+
 from common.clock import Clock
 from common.kube.resources import NODES, PODS
 from simulator.api import (
@@ -26,33 +29,32 @@ from simulator.api import (
     Json,
     NamespaceController,
     Store,
-    write_kubeconfig,
 )
 from simulator.build import Manifest
+from simulator.cache import ClusterCache
+from simulator.context import Context
 from simulator.control import PREFIX, Control
 from simulator.controllers.deployments import DeploymentController
 from simulator.controllers.disruption import DisruptionController
 from simulator.controllers.node_lifecycle import NodeLifecycleController
 from simulator.controllers.replica_sets import ReplicaSetController
 from simulator.controllers.stateful_sets import StatefulSetController
-from simulator.dice import Dice
 from simulator.faults import ClusterFaults
-from simulator.machinery import Machinery
-from simulator.mirror import Mirror
 from simulator.nodes.fleet import Delays, Fleet
 from simulator.nodes.metrics import MetricsServer, Pipeline
+from simulator.rng import Rng
 from simulator.scheduler import Scheduler, SchedulerConfig
 
+_NAME: Final = "evenkeel-simulator"
 _ROUNDS: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What makes one simulated cluster differ from another."""
+    """The parameters of a simulated cluster."""
 
     seed: int = 0
     speed: float = 1.0
-    host: str = "127.0.0.1"
     port: int = 0
     scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
     delays: Delays = field(default_factory=Delays)
@@ -67,27 +69,26 @@ class SimulatedCluster:
     def __init__(self, settings: Settings, *, clock: Clock) -> None:
         self.settings = settings
         self.life: asyncio.Task[None] | None = None
-        """Runs as long as the cluster lives; whoever only waits may await it."""
-        dice = Dice(settings.seed)
-        self.store = Store(clock=clock, rng=dice.stream("store"))
-        self.machinery = Machinery.of(self.store, seed=settings.seed, speed=settings.speed)
-        self.mirror = Mirror(self.store)
-        self.fleet = Fleet(self.machinery, self.mirror, delays=settings.delays)
+        """Runs while the cluster runs; awaiting it waits for a failure."""
+        rng = Rng(settings.seed)
+        self.store = Store(clock=clock, rng=rng.stream("store"))
+        self.context = Context.of(self.store, seed=settings.seed, speed=settings.speed)
+        self.cache = ClusterCache(self.store)
+        self.fleet = Fleet(self.context, self.cache, delays=settings.delays)
         self.metrics = MetricsServer(
-            self.machinery, self.fleet, self.mirror, pipeline=settings.pipeline
+            self.context, self.fleet, self.cache, pipeline=settings.pipeline
         )
-        self.deployments = DeploymentController(self.machinery)
-        self.replica_sets = ReplicaSetController(self.machinery)
-        self.stateful_sets = StatefulSetController(self.machinery)
+        self.deployments = DeploymentController(self.context)
+        self.replica_sets = ReplicaSetController(self.context)
+        self.stateful_sets = StatefulSetController(self.context)
         self.disruption = DisruptionController(self.store, clock=clock)
-        self.nodes = NodeLifecycleController(self.machinery, self.fleet, on_node=self.fleet.pods_on)
+        self.nodes = NodeLifecycleController(self.context, self.fleet)
         self.garbage = GarbageCollector(self.store, clock=clock)
         self.namespaces = NamespaceController(self.store, clock=clock)
-        self.scheduler = Scheduler(self.machinery, self.mirror, settings.scheduler)
-        api_faults = Faults(clock=clock, rng=dice.stream("faults"))
+        self.scheduler = Scheduler(self.context, self.cache, settings.scheduler)
+        api_faults = Faults(clock=clock, rng=rng.stream("faults"))
         self.server = ApiServer(
             self.store,
-            host=settings.host,
             port=settings.port,
             faults=api_faults,
             metrics=self.metrics if settings.metrics else None,
@@ -96,7 +97,7 @@ class SimulatedCluster:
         self.server.mount(PREFIX, Control(self.faults).handle)
 
     def create(self, manifests: Iterable[Manifest]) -> list[Json]:
-        """Create objects of any built-in or defined kinds."""
+        """Create objects of any built-in kind or CRD."""
         made = []
         for manifest in manifests:
             kind = self.store.kinds.find(manifest["apiVersion"], manifest["kind"])
@@ -106,7 +107,7 @@ class SimulatedCluster:
         return made
 
     def settle(self) -> None:
-        """Let controllers and kubelets do whatever they can do without time passing."""
+        """Let controllers and kubelets do what they can without time passing."""
         for _ in range(_ROUNDS):
             before = self.store.resource_version
             self.fleet.work_off()
@@ -120,7 +121,7 @@ class SimulatedCluster:
                 return
 
     def write_kubeconfig(self, path: Path) -> Path:
-        """Write how to reach this cluster."""
+        """Write a kubeconfig for this cluster; return its path."""
         return write_kubeconfig(path, self.server.url)
 
     def pods(self, namespace: str | None = None) -> list[Json]:
@@ -132,10 +133,10 @@ class SimulatedCluster:
         return sorted(node["metadata"]["name"] for node in self.store.list(NODES))
 
     async def run(self) -> None:
-        """Live for ever."""
+        """Run forever."""
         self.metrics.start()
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.machinery.agenda.run())
+            tasks.create_task(self.context.timers.run())
             tasks.create_task(self.fleet.run())
             tasks.create_task(self.nodes.run())
             tasks.create_task(self.deployments.run())
@@ -147,6 +148,20 @@ class SimulatedCluster:
             tasks.create_task(self.scheduler.run())
 
 
+def write_kubeconfig(path: Path, url: str) -> Path:
+    """Write a kubeconfig for a simulated API, which needs no credentials; return its path."""
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": _NAME, "cluster": {"server": url}}],
+        "users": [{"name": _NAME, "user": {}}],
+        "contexts": [{"name": _NAME, "context": {"cluster": _NAME, "user": _NAME}}],
+        "current-context": _NAME,
+    }
+    path.write_text(yaml.safe_dump(config, sort_keys=False))
+    return path
+
+
 @asynccontextmanager
 async def simulate(
     settings: Settings,
@@ -154,7 +169,7 @@ async def simulate(
     clock: Clock,
     build: Callable[[SimulatedCluster], None] | None = None,
 ) -> AsyncIterator[SimulatedCluster]:
-    """Run a cluster for as long as the block lasts; `build` fills it before it lives."""
+    """Run a cluster while the block lasts; `build` fills it before it runs."""
     cluster = SimulatedCluster(settings, clock=clock)
     if build is not None:
         build(cluster)
@@ -165,7 +180,7 @@ async def simulate(
             yield cluster
         finally:
             life.cancel()
-            cluster.mirror.close()
-            # Whatever it died of, if it did, is told here.
+            cluster.cache.close()
+            # If the cluster failed, its error is raised here.
             with suppress(asyncio.CancelledError):
                 await life

@@ -1,8 +1,9 @@
-"""The control endpoint: `/evenkeel.io/faults` beside the API, for programs that are no Python.
+# SPDX-License-Identifier: Apache-2.0
+"""The control endpoint: `/evenkeel.io/faults` beside the API, for programs in any language.
 
-GET    /evenkeel.io/faults         what is wrong now
+GET    /evenkeel.io/faults         the active faults
 POST   /evenkeel.io/faults         {"fault": "node-death", "node": "node-3"} → {"id": 1}
-DELETE /evenkeel.io/faults[/1]     take one back, or all of them
+DELETE /evenkeel.io/faults[/1]     remove one, or all of them
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class Control:
-    """Answers requests about faults."""
+    """Handles requests about faults."""
 
     def __init__(self, faults: ClusterFaults) -> None:
         self._faults = faults
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer one request."""
+        """Handle one request."""
         match (request.method, request.path.strip("/").split("/")[1:]):
             case ("GET", ["faults"]):
                 active = self._faults.active
@@ -38,7 +39,7 @@ class Control:
                 return _json({})
             case ("DELETE", ["faults", number]):
                 return self._withdraw(number)
-        return _json({"error": "there is nothing here but faults"}, 404)
+        return _json({"error": "not found: only faults are served here"}, 404)
 
     def _inject(self, body: bytes) -> web.Response:
         try:
@@ -49,7 +50,7 @@ class Control:
 
     def _withdraw(self, number: str) -> web.Response:
         if not number.isdecimal() or int(number) not in self._faults.active:
-            return _json({"error": f"there is no fault {number}"}, 404)
+            return _json({"error": f"fault {number} not found"}, 404)
         self._faults.withdraw(int(number))
         return _json({})
 

@@ -1,7 +1,8 @@
-"""Events that the simulated components tell, in the real ones' words.
+# SPDX-License-Identifier: Apache-2.0
+"""Events of the simulated components, with the messages of the real ones.
 
-They are written as `events.k8s.io/v1`. The same thing told again becomes a series on the
-first Event. Only the newest few thousand are kept, as the real server lets them expire.
+They are written as `events.k8s.io/v1`. A repeated Event becomes a series on the first one. Only
+the newest few thousand are kept, because the real server lets Events expire too.
 """
 
 from __future__ import annotations
@@ -17,31 +18,31 @@ from simulator.api.errors import Refusal
 _LONGEST_NOTE: Final = 1024
 KEPT: Final = 5000
 
-_Told = tuple[str, str, str, str]
+_Key = tuple[str, str, str, str]
 
 
-class Recorder:
+class EventRecorder:
     """Writes Events into the store."""
 
     def __init__(self, store: Store, *, kept: int = KEPT) -> None:
         self._store = store
         self._kept = kept
-        self._told: OrderedDict[_Told, tuple[str, str]] = OrderedDict()
+        self._recorded: OrderedDict[_Key, tuple[str, str]] = OrderedDict()
 
-    def tell(
+    def record(
         self, about: Json, *, by: str, reason: str, note: str, action: str, warning: bool = False
     ) -> None:
-        """Tell that something happened to an object."""
+        """Record an Event about an object."""
         note = _cut(note)
         key = (about["metadata"].get("uid", ""), by, reason, note)
         try:
-            if key in self._told:
-                self._repeat(*self._told[key])
+            if key in self._recorded:
+                self._repeat(*self._recorded[key])
             else:
-                self._told[key] = self._create(about, by, reason, note, action, warning)
+                self._recorded[key] = self._create(about, by, reason, note, action, warning)
         except Refusal:
-            # Its namespace is going, or somebody deleted the first one: nothing is lost.
-            self._told.pop(key, None)
+            # Its namespace is terminating, or the first Event was deleted: the loss is harmless.
+            self._recorded.pop(key, None)
         self._expire()
 
     def _create(
@@ -49,7 +50,7 @@ class Recorder:
     ) -> tuple[str, str]:
         metadata = about["metadata"]
         namespace = metadata.get("namespace") or "default"
-        # Objects in no namespace are told about in `default`.
+        # Events about cluster-scoped objects are in `default`.
         place = {"namespace": namespace} if metadata.get("namespace") else {}
         event = {
             "metadata": {"generateName": f"{metadata['name']}.", "namespace": namespace},
@@ -80,8 +81,8 @@ class Recorder:
         self._store.modify(EVENTS, name, counted, namespace=namespace)
 
     def _expire(self) -> None:
-        while len(self._told) > self._kept:
-            _, (namespace, name) = self._told.popitem(last=False)
+        while len(self._recorded) > self._kept:
+            _, (namespace, name) = self._recorded.popitem(last=False)
             if self._store.find(EVENTS, name, namespace) is not None:
                 self._store.delete(EVENTS, name, namespace=namespace)
 

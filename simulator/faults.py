@@ -1,7 +1,8 @@
-"""Everything that can be made to go wrong, from Python and from the control endpoint.
+# SPDX-License-Identifier: Apache-2.0
+"""All faults that can be injected, from Python and through the control endpoint.
 
-Each fault is a value; `inject` makes it happen and returns a number under which it can be
-taken back. What cannot be undone (a dropped watch) is over at once.
+Each fault is a value; `inject` applies it and returns a number by which it can be removed
+again. A fault that cannot be undone (a dropped watch) is over at once.
 """
 
 from __future__ import annotations
@@ -18,53 +19,53 @@ from simulator.nodes.metrics import MetricsServer
 
 
 class FaultError(ValueError):
-    """A fault that makes no sense in this cluster."""
+    """A fault that cannot be injected into this cluster."""
 
 
 class Base(msgspec.Struct, rename="camel", frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of all faults; on the wire `fault` says which."""
+    """Base of all faults; in JSON the field `fault` names the type."""
 
 
 class _OnRequests(Base, frozen=True, kw_only=True):
     verbs: tuple[str, ...] = ()
-    """get, list, watch, create, update, patch, delete; none means all."""
+    """get, list, watch, create, update, patch, delete; empty means all."""
     resources: tuple[str, ...] = ()
-    """`pods`, `pods/eviction`, `nodes.metrics.k8s.io`; none means all."""
+    """`pods`, `pods/eviction`, `nodes.metrics.k8s.io`; empty means all."""
     probability: float = 1.0
     times: int | None = None
-    """How many requests it hits; none means all."""
+    """How many requests it affects; None means all."""
 
 
 class Latency(_OnRequests, frozen=True, kw_only=True, tag_field="fault", tag="latency"):
-    """Answers come late."""
+    """Responses are delayed."""
 
     seconds: float
 
 
 class Throttle(_OnRequests, frozen=True, kw_only=True, tag_field="fault", tag="throttle"):
-    """Requests are answered with 429 and Retry-After."""
+    """Requests are rejected with 429 and Retry-After."""
 
     retry_after_seconds: int = 1
 
 
 class ServerError(_OnRequests, frozen=True, kw_only=True, tag_field="fault", tag="error"):
-    """Requests are answered with an error of the server."""
+    """Requests fail with a server error."""
 
     status: int = 500
 
 
 class LostAnswers(_OnRequests, frozen=True, kw_only=True, tag_field="fault", tag="lost-answers"):
-    """Requests are carried out, and the connection breaks before the answer."""
+    """Requests are carried out, but the connection breaks before the response."""
 
 
 class DropWatches(Base, frozen=True, tag_field="fault", tag="drop-watches"):
-    """Open watches end as a lost connection does."""
+    """Open watches break like a lost connection."""
 
     resource: str | None = None
 
 
 class FreezeWatches(Base, frozen=True, tag_field="fault", tag="freeze-watches"):
-    """Open watches say nothing more, while their connections stay."""
+    """Open watches send nothing more, while their connections stay open."""
 
     resources: tuple[str, ...] = ()
 
@@ -76,20 +77,20 @@ class MetricsMissing(Base, frozen=True, tag_field="fault", tag="metrics-missing"
 
 
 class MetricsFrozen(Base, frozen=True, tag_field="fault", tag="metrics-frozen"):
-    """The same old measurements again and again."""
+    """Measurements are not updated any more."""
 
     node: str = "*"
 
 
 class MetricsAbsurd(Base, frozen=True, tag_field="fault", tag="metrics-absurd"):
-    """Measurements multiplied by a factor."""
+    """Measurements are multiplied by a factor."""
 
     node: str = "*"
     factor: float = 1000.0
 
 
 class MetricsUnavailable(Base, frozen=True, tag_field="fault", tag="metrics-unavailable"):
-    """The metrics API answers with 503."""
+    """The metrics API responds with 503."""
 
 
 class MetricsAbsent(Base, frozen=True, tag_field="fault", tag="metrics-absent"):
@@ -97,32 +98,32 @@ class MetricsAbsent(Base, frozen=True, tag_field="fault", tag="metrics-absent"):
 
 
 class NodeDeath(Base, frozen=True, tag_field="fault", tag="node-death"):
-    """A kubelet falls silent with its machine; taken back, it speaks again."""
+    """A kubelet stops with its machine; when the fault is removed, it runs again."""
 
     node: str
 
 
 class NodeNotReady(Base, frozen=True, tag_field="fault", tag="node-not-ready"):
-    """A kubelet says that it is not ready."""
+    """A kubelet reports NotReady."""
 
     node: str
 
 
 class RejectPods(Base, frozen=True, tag_field="fault", tag="reject-pods"):
-    """A kubelet refuses every new pod."""
+    """A kubelet rejects every new pod."""
 
     node: str
 
 
 class ImagePulls(Base, frozen=True, tag_field="fault", tag="image-pulls"):
-    """Images cannot be pulled: on a node, of a name; `*` is all of them."""
+    """Images cannot be pulled: by node and image name; `*` is all of them."""
 
     node: str = "*"
     image: str = "*"
 
 
 class SlowStarts(Base, frozen=True, tag_field="fault", tag="slow-starts"):
-    """Pods take a multiple of their time to start; `*` is everywhere."""
+    """Pods take a multiple of their time to start; `*` is all nodes."""
 
     factor: float = 10.0
     node: str = "*"
@@ -152,7 +153,7 @@ _NOTHING: Final[Undo] = lambda: None  # noqa: E731 - a constant that does nothin
 
 
 class ClusterFaults:
-    """All faults of a cluster; none to begin with."""
+    """All faults of a cluster; initially none."""
 
     def __init__(self, api: Faults, fleet: Fleet, metrics: MetricsServer) -> None:
         self._api = api
@@ -163,11 +164,11 @@ class ClusterFaults:
 
     @property
     def active(self) -> dict[int, AnyFault]:
-        """The faults that can be taken back, by number."""
+        """The faults that can be removed, by number."""
         return {number: fault for number, (fault, _) in self._active.items()}
 
     def inject(self, fault: AnyFault) -> int:
-        """Let something go wrong from now on."""
+        """Apply a fault from now on; return its number."""
         undo = self._apply(fault)
         number = next(self._numbers)
         if undo is not _NOTHING:
@@ -175,12 +176,12 @@ class ClusterFaults:
         return number
 
     def withdraw(self, number: int) -> None:
-        """Let it go well again; raise KeyError if there is no such fault."""
+        """Remove a fault; raise KeyError if there is no such fault."""
         _, undo = self._active.pop(number)
         undo()
 
     def clear(self) -> None:
-        """Let everything go well again."""
+        """Remove all faults."""
         for number in tuple(self._active):
             self.withdraw(number)
 
@@ -228,7 +229,7 @@ class ClusterFaults:
         name = fault.node
         kubelet = self._fleet.kubelets.get(name)
         if kubelet is None:
-            raise FaultError(f"there is no node {name}")
+            raise FaultError(f"node {name} not found")
         if isinstance(fault, NodeDeath):
             self._fleet.kill(name)
         elif isinstance(fault, NodeNotReady):

@@ -1,7 +1,8 @@
-"""How evenly a cluster is used, and what moves have come to: figures from what the API says.
+# SPDX-License-Identifier: Apache-2.0
+"""How evenly a cluster is utilized, and the results of moves: figures from the API.
 
-Pure. Nothing is assumed: usage is what was measured, and what became of a move is what its
-Migration says.
+Pure. Nothing is estimated: usage is as measured, and the result of a move is as recorded in
+its Migration.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from common.cluster.migrations import MigrationRecord, Outcome, Phase
-from common.cluster.quantity import milli
+from common.api.migrations import Outcome, Phase
+from common.cache.snapshot import Snapshot
+from common.cluster.migrations import MigrationRecord
+from common.cluster.quantities import milli
 from common.cluster.records import NodeName
-from common.cluster.snapshot import Snapshot
 from simulator.api import Json
 
 HOT_PERCENT: Final = 80.0
@@ -23,8 +25,8 @@ _NOT_ELSEWHERE: Final = frozenset({"", Outcome.AS_PLANNED, Outcome.NOT_REPLACED}
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """Percent of CPU in use, by node; nodes that are not measured are left out."""
+class Utilization:
+    """CPU utilization in percent by node; nodes that are not measured are left out."""
 
     percent: Mapping[str, float]
     nodes: int
@@ -32,12 +34,12 @@ class Look:
 
     @property
     def hot(self) -> int:
-        """How many nodes are above the mark."""
+        """How many nodes are above the ceiling."""
         return sum(value > self.ceiling for value in self.percent.values())
 
     @property
     def spread(self) -> float | None:
-        """Points between the most and the least used node."""
+        """Points between the most and the least utilized node."""
         values = self.percent.values()
         return round(max(values) - min(values), 1) if values else None
 
@@ -47,20 +49,20 @@ class Look:
         return self.nodes > 0 and len(self.percent) >= self.nodes
 
     def is_level(self, points: float) -> bool:
-        """Whether no node is hot and the highest is within so many points of the lowest."""
+        """Whether no node is hot and the spread is at most this many points."""
         return self.complete and not self.hot and (self.spread or 0.0) <= points
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """What moves have come to."""
+    """The results of moves, counted."""
 
     evictions: int = 0
     as_planned: int = 0
     elsewhere: int = 0
     not_replaced: int = 0
     failed: int = 0
-    """Given up, with or without an eviction."""
+    """Failed, with or without an eviction."""
     again: int = 0
     """Replacements that were evicted themselves."""
     under_way: int = 0
@@ -68,10 +70,10 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What a demo came to."""
+    """The results of a demo."""
 
-    before: Look
-    after: Look
+    before: Utilization
+    after: Utilization
     tally: Tally
     lower_bound: int
     seconds: float
@@ -92,8 +94,10 @@ class Figures:
         }
 
 
-def look(measured: Iterable[Json], snapshot: Snapshot, ceiling: float = HOT_PERCENT) -> Look:
-    """Return how much of each node's CPU is in use, from NodeMetrics."""
+def utilization(
+    measured: Iterable[Json], snapshot: Snapshot, ceiling: float = HOT_PERCENT
+) -> Utilization:
+    """Return the CPU utilization of all nodes, from NodeMetrics."""
     found: dict[str, float] = {}
     for each in measured:
         view = snapshot.nodes.get(NodeName(each["metadata"]["name"]))
@@ -101,11 +105,11 @@ def look(measured: Iterable[Json], snapshot: Snapshot, ceiling: float = HOT_PERC
             used = milli(each["usage"]["cpu"])
             found[each["metadata"]["name"]] = 100.0 * used / view.node.allocatable.cpu_milli
     by_name = sorted(found.items(), key=lambda each: natural(each[0]))
-    return Look(dict(by_name), len(snapshot.nodes), ceiling)
+    return Utilization(dict(by_name), len(snapshot.nodes), ceiling)
 
 
 def tally(migrations: Iterable[MigrationRecord]) -> Tally:
-    """Count what Migrations say became of their pods."""
+    """Count the results that are recorded in Migrations."""
     known = list(migrations)
     evicted = [each for each in known if each.evicted_s is not None]
     replaced = {each.replacement_uid for each in evicted}

@@ -1,8 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
 """A command as a process: signals and exit codes.
 
-0  asked to stop (SIGTERM, SIGINT), or done
-1  cannot work; one line says why
-2  flags or files not understood; one line per problem
+0  done, or stopped by SIGTERM or SIGINT
+1  failed; one line gives the reason
+2  invalid flags or files; one line per problem
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from typing import Any, Final
 import uvloop
 
 DONE: Final = 0
-CANNOT_WORK: Final = 1
-NOT_UNDERSTOOD: Final = 2
+FAILED: Final = 1
+USAGE_ERROR: Final = 2
 
 
-class CannotServe(Exception):
-    """The cluster cannot be served, for a reason that one line explains."""
+class CommandError(Exception):
+    """A command cannot go on; the message is one line for the user."""
 
 
 def run(work: Coroutine[Any, Any, None]) -> int:
-    """Run a command until it ends or is told to; a second signal ends it at once."""
+    """Run a command until it ends or is stopped; a second signal ends it at once."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_supervised(work))
     return DONE

@@ -1,9 +1,12 @@
-"""`python -m simulator serve`: a simulated cluster that others may use."""
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m simulator serve`: a simulated cluster for other programs."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import errno
+import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,17 +16,21 @@ from typing import Final
 
 from common.clock import SYSTEM, Clock
 from simulator.cluster import Settings, SimulatedCluster, simulate
-from simulator.process import CannotServe
+from simulator.process import CommandError
 from simulator.scenarios import Scenario, load_scenario, stage
 from simulator.scenarios.schema import Pool
 from simulator.scheduler import SchedulerConfig, read_config
 
 _NODES: Final = 3
+_NO_HEAT: Final = (
+    "simulator: note: with --nodes, the scheduler places the pods of {scenario}, and none of its "
+    "nodes is hot at the start; leave --nodes out to get the nodes and the load of the scenario"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """The cluster that was asked for on the command line."""
+class ServeOptions:
+    """The cluster that the command line asks for."""
 
     scenario: Scenario
     seed: int = 0
@@ -33,24 +40,26 @@ class Wanted:
 
 
 @asynccontextmanager
-async def serving(wanted: Wanted, *, clock: Clock) -> AsyncIterator[SimulatedCluster]:
-    """Run the cluster that was asked for; everything in it settled."""
+async def serving(options: ServeOptions, *, clock: Clock) -> AsyncIterator[SimulatedCluster]:
+    """Run a cluster; its scenario has settled when the block begins."""
     settings = Settings(
-        seed=wanted.seed,
-        speed=wanted.speed,
-        port=wanted.port,
-        scheduler=wanted.scheduler or SchedulerConfig(),
+        seed=options.seed,
+        speed=options.speed,
+        port=options.port,
+        scheduler=options.scheduler or SchedulerConfig(),
     )
     try:
-        context = simulate(settings, clock=clock, build=lambda c: stage(wanted.scenario, c))
+        context = simulate(settings, clock=clock, build=lambda c: stage(options.scenario, c))
         async with context as cluster:
             yield cluster
     except OSError as error:
-        raise CannotServe(f"port {wanted.port}: {error.strerror or error}") from None
+        taken = error.errno == errno.EADDRINUSE
+        hint = "; choose another --port, 0 is a free one" if taken else ""
+        raise CommandError(f"port {options.port}: {error.strerror or error}{hint}") from None
 
 
 def scenario_of(name: str | None, nodes: int | None) -> Scenario:
-    """Return the scenario that is asked for; `nodes` is the size of its first pool."""
+    """Return a scenario; `nodes` replaces the size of its first pool."""
     if name is None:
         return Scenario(pools=(Pool(count=nodes or _NODES),))
     scenario = load_scenario(name)
@@ -58,21 +67,24 @@ def scenario_of(name: str | None, nodes: int | None) -> Scenario:
         return scenario
     first, *others = scenario.pools
     resized = first.model_copy(update={"count": nodes})
-    # The load speaks of the nodes that the file has; with others the scheduler places.
+    # The load is given per node of the file; with another number the scheduler places pods.
     return scenario.model_copy(update={"pools": (resized, *others), "load": ()})
 
 
 async def serve(flags: argparse.Namespace) -> None:
-    """Serve until cancelled."""
-    wanted = Wanted(
+    """Serve until canceled."""
+    options = ServeOptions(
         scenario=scenario_of(flags.scenario, flags.nodes),
         seed=flags.seed,
         speed=flags.speed,
         port=flags.port,
         scheduler=read_config(flags.scheduler_config) if flags.scheduler_config else None,
     )
+    if flags.scenario is not None and flags.nodes is not None:
+        # Said, because a person who asks for both expects hot nodes.
+        print(_NO_HEAT.format(scenario=flags.scenario), file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory(prefix="evenkeel-simulator-") as folder:
-        async with serving(wanted, clock=SYSTEM) as cluster:
+        async with serving(options, clock=SYSTEM) as cluster:
             path = Path(flags.kubeconfig_out or Path(folder) / "kubeconfig")
             print(f"kubeconfig: {_written(cluster, path)}", flush=True)
             print(f"server: {cluster.server.url}", flush=True)
@@ -84,10 +96,10 @@ def _written(cluster: SimulatedCluster, kubeconfig: Path) -> Path:
     try:
         return cluster.write_kubeconfig(kubeconfig)
     except OSError as error:
-        raise CannotServe(f"{kubeconfig}: cannot be written: {error.strerror or error}") from None
+        raise CommandError(f"{kubeconfig}: cannot be written: {error.strerror or error}") from None
 
 
 async def stay(cluster: SimulatedCluster) -> None:
-    """Return never, unless the cluster dies."""
+    """Wait until the cluster fails."""
     if cluster.life is not None:
         await asyncio.shield(cluster.life)

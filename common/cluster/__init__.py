@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reading a cluster: wire structs, compact records, the state that watches fill, snapshots."""

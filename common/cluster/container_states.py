@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which containers of a pod run, and why the others do not.
 
 Only what does not run is kept, so that a healthy pod costs nothing. The kubelet reports
@@ -15,7 +16,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from common.cluster.objects import (
+from common.api.objects import (
     Container,
     ContainerState,
     ContainerStatus,

@@ -1,6 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
 """How many pods a PodDisruptionBudget lets go, and which pods need ask it at all.
 
-Once only: the simulator's disruption controller and its eviction endpoint, and whoever
+Defined once for the simulator's disruption controller and its eviction endpoint, and for what
 predicts what the real ones will say, count with these functions. They follow
 pkg/controller/disruption/disruption.go and pkg/registry/core/pod/storage/eviction.go of
 Kubernetes v1.36. Pure values in, pure values out.
@@ -29,7 +30,7 @@ class AmountError(ValueError):
 
 
 class Counts(NamedTuple):
-    """What a budget's status says, computed anew."""
+    """The status of a PodDisruptionBudget, computed from its pods."""
 
     expected: int
     healthy: int
@@ -45,7 +46,7 @@ class Claim(StrEnum):
     """What evicting a pod asks of the budget that covers it."""
 
     NOTHING = "nothing"
-    """The pod runs nothing that could be disrupted; no budget is looked at."""
+    """The pod runs nothing that could be disrupted; no PDB is checked."""
     PASSAGE = "passage"
     """The pod is not ready and its budget lets it go without being charged."""
     DISRUPTION = "disruption"
@@ -96,5 +97,5 @@ def claim(
 
 
 def needs_no_budget(phase: str, *, terminating: bool) -> bool:
-    """Tell whether a pod is evicted without looking at any budget."""
+    """Tell whether a pod is evicted without checking any PDB."""
     return terminating or phase in _IGNORED_PHASES

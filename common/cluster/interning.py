@@ -1,11 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
 """One copy of what many objects share.
 
 A hundred replicas carry the same labels, the same owner and the same template. Keeping
 one copy of each is what lets 150,000 pods fit into a few hundred megabytes. Interned
-values are never changed by anybody.
+values must never be changed.
 
 The tables only hold what is alive for ever or was seen lately: once a table has doubled
-since it was last swept, everything that nobody else refers to is dropped.
+since it was last swept, everything without another reference is dropped.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Interner:
         return found  # type: ignore[return-value]  # equal bytes are derived by one function
 
     def labels(self, labels: Mapping[str, str] | None) -> Mapping[str, str]:
-        """Return the one copy of a map of labels; nobody may change it."""
+        """Return the one copy of a map of labels, which must not be changed."""
         if not labels:
             return EMPTY
         key = tuple(sorted(labels.items()))
@@ -74,7 +75,7 @@ class Interner:
 
 
 def _used(table: dict[K, V], alone: int) -> dict[K, V]:
-    """Return the entries that somebody beside the table refers to."""
+    """Return the entries that have references outside the table."""
     references = _references(table)
     return {k: v for (k, v), count in zip(table.items(), references, strict=True) if count > alone}
 
@@ -89,6 +90,6 @@ def _keyed_by_itself() -> dict[object, object]:
 
 
 # How many references an entry shows that only its table holds: it differs between
-# versions of Python, so it is looked at instead of known.
+# versions of Python, so it is measured.
 _ALONE_AS_BOTH: Final = _references(_keyed_by_itself())[0]
 _ALONE_AS_VALUE: Final = _references({"": dict[str, str]()})[0]

@@ -1,22 +1,29 @@
-"""Migrations: one pod's way from a source node to a target node, as the API keeps it.
+# SPDX-License-Identifier: Apache-2.0
+"""Migrations as the cache keeps them.
 
-A Migration is the plan's word to everybody: the rebalancer writes it, every extender reads
-it and steers the replacement by it. `Migration` is the object on the wire, `MigrationRecord`
-what the cache keeps of it. Which pods can be the replacement is `common.cluster.replacing`'s.
-The schema in `deploy/crds/migrations.yaml` says the same as the structs here.
+Which pods can be the replacement is decided in `common.cache.replacements`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import datetime
-from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
+from common.api.contract import SURGE_FINALIZER, SURGE_REVERTED
+from common.api.migrations import (
+    ControllerRef,
+    Migration,
+    MigrationCondition,
+    Phase,
+    Purpose,
+    ReplacementRef,
+    Step,
+    Uses,
+    read_prediction,
+    read_time,
+)
 from common.cluster.interning import Interner
-from common.cluster.objects import Object
 from common.cluster.records import (
     CONTROLLER_GROUPS,
     ControllerId,
@@ -27,185 +34,10 @@ from common.cluster.records import (
     seconds,
 )
 from common.cluster.resources import MAX_REQUEST
-from common.contract import API_VERSION, PREDICTED_USE
-from common.null_json import UNDECODABLE
 
+RAISE_REVERTED: Final = "RaiseReverted"
+"""The reason of a surge that ended because another client lowered the count again."""
 _CLOSED: Final = frozenset({"Completed", "Failed"})
-
-
-class Phase(StrEnum):
-    """How far a Migration is."""
-
-    PENDING = "Pending"
-    IN_PROGRESS = "InProgress"
-    COMPLETED = "Completed"
-    FAILED = "Failed"
-
-
-class Outcome(StrEnum):
-    """Where the replacement came to run."""
-
-    AS_PLANNED = "AsPlanned"
-    ALTERNATIVE = "Alternative"
-    ELSEWHERE = "Elsewhere"
-    BACK_ON_SOURCE = "BackOnSource"
-    UNGUIDED = "Unguided"
-    """The scheduler placed it without asking an extender."""
-    NOT_REPLACED = "NotReplaced"
-    """Scaled down, superseded or deleted meanwhile: nothing is missing."""
-
-
-class Step(StrEnum):
-    """The conditions of a Migration, in the order in which they come true."""
-
-    BUDGET_CHECKED = "BudgetChecked"
-    MARKED = "Marked"
-    ACKNOWLEDGED = "Acknowledged"
-    PROTECTED = "Protected"
-    EVICTED = "Evicted"
-    REPLACED = "Replaced"
-    READY = "Ready"
-    CLEANED_UP = "CleanedUp"
-
-
-class _Part(msgspec.Struct, rename="camel", omit_defaults=True):
-    """Base of the blocks of a Migration."""
-
-
-class PodRef(_Part, kw_only=True):
-    """The pod that is to move."""
-
-    namespace: str
-    name: str
-    uid: str
-
-
-class ControllerRef(_Part, kw_only=True):
-    """The controller that will create the replacement."""
-
-    api_version: str = ""
-    kind: str
-    name: str
-    uid: str
-
-
-class Amounts(_Part, kw_only=True):
-    """CPU and memory, used or asked for."""
-
-    cpu_milli: float = 0.0
-    memory_bytes: float = 0.0
-
-
-class MigrationSpec(_Part, kw_only=True):
-    """What was planned; never changes once it is written."""
-
-    pod: PodRef
-    controller: ControllerRef | None = None
-    """Who replaces the pod; none for a bare pod."""
-    workload: ControllerRef | None = None
-    """The top-level owner, for limits: of a ReplicaSet its Deployment."""
-    replacement_name: str = ""
-    """Of a bare pod: how its copy is called."""
-    completion_index: int | None = None
-    """Of an Indexed Job's pod."""
-    source: str
-    target: str
-    alternatives: tuple[str, ...] = ()
-    strategy: str
-    reason: str
-    message: str = ""
-    plan_id: str = ""
-    deadline: datetime
-    load: Amounts = msgspec.field(default_factory=Amounts)
-    """What the pod really uses: the replacement's estimate until it has samples."""
-    requests: Amounts = msgspec.field(default_factory=Amounts)
-    priority: int = 0
-    needs: tuple[str, ...] = ()
-    """Uids of pods that must be gone before this one is evicted: it needs their room."""
-
-
-class ReplacementRef(_Part, kw_only=True):
-    """The pod that took the moved one's place."""
-
-    name: str = ""
-    uid: str = ""
-    node: str = ""
-
-
-class MigrationCondition(_Part, kw_only=True):
-    """One step: whether it is done, since when, and why."""
-
-    type: str
-    status: str
-    """`True`, `False` or `Unknown`."""
-    reason: str
-    message: str = ""
-    last_transition_time: datetime
-
-
-class NodeUse(_Part, kw_only=True):
-    """How much of a node is in use, in percent of allocatable."""
-
-    cpu_percent: float = 0.0
-    memory_percent: float = 0.0
-
-
-class Uses(_Part, kw_only=True):
-    """How much of both nodes is in use."""
-
-    source: NodeUse | None = None
-    target: NodeUse | None = None
-
-
-class MigrationStatus(_Part, kw_only=True):
-    """What has come of it."""
-
-    phase: str = ""
-    outcome: str = ""
-    message: str = ""
-    attempts: int = 0
-    """Evictions that were tried and failed."""
-    replacement: ReplacementRef | None = None
-    started_at: datetime | None = None
-    present: tuple[str, ...] | None = None
-    """Uids of young pods of the same controller that were there before: none is the replacement."""
-    evicted_at: datetime | None = None
-    replacement_deadline: datetime | None = None
-    """Until when the replacement has to be Ready, counted from the eviction."""
-    finished_at: datetime | None = None
-    predicted: Uses | None = None
-    actual: Uses | None = None
-    conditions: tuple[MigrationCondition, ...] = ()
-
-
-class Migration(Object, kw_only=True):
-    """The object on the wire."""
-
-    spec: MigrationSpec
-    status: MigrationStatus = msgspec.field(default_factory=MigrationStatus)
-
-
-def migration_name(pod_uid: str) -> str:
-    """Return the name of the only Migration that a pod can have."""
-    return pod_uid
-
-
-def new_migration(spec: MigrationSpec) -> dict[str, Any]:
-    """Return the object to create; a second one for the same pod is a conflict."""
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "Migration",
-        "metadata": {"name": migration_name(spec.pod.uid)},
-        "spec": spec,
-    }
-
-
-def read_prediction(annotations: Mapping[str, str]) -> Uses | None:
-    """Return what was predicted; None if nobody did, or if it makes no sense."""
-    try:
-        return msgspec.json.decode(annotations.get(PREDICTED_USE, ""), type=Uses)
-    except UNDECODABLE:
-        return None
 
 
 class MigrationRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -227,6 +59,18 @@ class MigrationRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     present: frozenset[PodUid] | None
     """Young siblings that were there before the eviction; None if that was not written down."""
     finished_s: float | None
+    surge: bool = False
+    """The replacement is Ready before the pod leaves."""
+    surge_replicas: int | None = None
+    """How many replicas the workload had before; None until that was written down."""
+    surge_generation: int = 0
+    """The workload's generation right after the raise; 0 before."""
+    raised_s: float | None = None
+    """Since when the workload has one replica more; None before."""
+    held: bool = False
+    """It has our finalizer."""
+    reverted_s: float | None = None
+    """When a raise of the workload was reverted, as an earlier Migration of the pod has found."""
     conditions: tuple[MigrationCondition, ...]
     namespace: str
     pod_name: str
@@ -257,22 +101,34 @@ class MigrationRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     replacement_node: NodeName
     withdrawn: bool
     """It is being deleted."""
+    explanation: str = ""
+    """Why the pod is moved, in words."""
+    workload_name: str = ""
+    workload_api_version: str = ""
     predicted: Uses | None = None
     """What both nodes are expected to use after it, and what else was decided with it."""
+    actual: Uses | None = None
+    """What both nodes were found to use after it; None until that was measured."""
 
     @property
     def due_s(self) -> float:
         """Return by when it has to be over, and until when its replacement is steered.
 
         Both programs go by it. A deadline that was set before the eviction says nothing about
-        how long the replacement takes, so from the eviction on there is another.
+        how long the replacement takes, so from the eviction or the raise on there is another.
         """
-        if self.evicted_s is None:
+        if self.evicted_s is None and self.raised_s is None:
             return self.deadline_s
         if self.replacement_deadline_s is not None:
             return self.replacement_deadline_s
         # Written by an older version, or kept by an older CRD: as long again as it had at first.
-        return max(self.deadline_s, self.evicted_s + self.deadline_s - self.created_s)
+        since_s = self.raised_s if self.evicted_s is None else self.evicted_s
+        return max(self.deadline_s, (since_s or 0.0) + self.deadline_s - self.created_s)
+
+    @property
+    def purpose(self) -> Purpose:
+        """Return what the pod is moved for."""
+        return Purpose.of(self.strategy, self.reason)
 
     @property
     def open(self) -> bool:
@@ -293,6 +149,15 @@ class MigrationRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             return None
         return ControllerId(self.namespace, self.workload_kind, self.workload_uid)
 
+    @property
+    def raise_reverted_s(self) -> float | None:
+        """When someone was seen to have undone a raise of the workload's count, if so."""
+        return self.finished_s if self.has_reason(RAISE_REVERTED) else self.reverted_s
+
+    def has_reason(self, reason: str) -> bool:
+        """Tell whether one of its conditions gives this reason."""
+        return any(found.reason == reason for found in self.conditions)
+
     def condition(self, step: Step) -> MigrationCondition | None:
         """Return what is known of a step; None if it was not come to yet."""
         return next((c for c in self.conditions if c.type == step), None)
@@ -311,6 +176,7 @@ def migration_record(wire: Migration, shared: Interner) -> MigrationRecord:
     """Return what the cache keeps of a Migration."""
     meta, spec, status = wire.metadata, wire.spec, wire.status
     found = status.replacement or ReplacementRef()
+    surge, annotations = status.surge, meta.annotations or {}
     controller, workload = spec.controller, spec.workload or spec.controller
     return MigrationRecord(
         name=meta.name,
@@ -327,6 +193,12 @@ def migration_record(wire: Migration, shared: Interner) -> MigrationRecord:
         replacement_deadline_s=seconds(status.replacement_deadline),
         present=None if status.present is None else frozenset(map(PodUid, status.present)),
         finished_s=seconds(status.finished_at),
+        surge=spec.surge,
+        surge_replicas=None if surge is None else surge.replicas,
+        surge_generation=0 if surge is None else surge.generation,
+        raised_s=seconds(status.raised_at),
+        held=SURGE_FINALIZER in (meta.finalizers or ()),
+        reverted_s=read_time(annotations.get(SURGE_REVERTED, "")),
         conditions=status.conditions,
         namespace=shared.value(spec.pod.namespace),
         pod_name=spec.pod.name,
@@ -353,7 +225,11 @@ def migration_record(wire: Migration, shared: Interner) -> MigrationRecord:
         replacement_pod=found.name,
         replacement_node=NodeName(found.node),
         withdrawn=meta.deletion_timestamp is not None,
-        predicted=read_prediction(meta.annotations or {}),
+        explanation=shared.value(spec.message),
+        workload_name=workload.name if workload is not None else "",
+        workload_api_version=shared.value(workload.api_version) if workload is not None else "",
+        predicted=read_prediction(annotations),
+        actual=status.actual,
     )
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the cache keeps of nodes and pods.
 
 A record is compact, immutable and parsed: quantities are integers, times are seconds
@@ -9,11 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from functools import lru_cache
 from typing import Final, NamedTuple, NewType
 
 import msgspec
 from msgspec.structs import replace
 
+from common.api.contract import DRAINED_CONDITION, MIRROR_POD, is_read
+from common.api.objects import (
+    Condition,
+    ContainerStatus,
+    Node,
+    NodeCondition,
+    ObjectMeta,
+    Pod,
+    Taint,
+    Volume,
+)
 from common.cluster.container_states import (
     NONE_STALLED,
     Containers,
@@ -21,11 +34,8 @@ from common.cluster.container_states import (
     containers_of,
 )
 from common.cluster.interning import EMPTY, Interner
-from common.cluster.objects import Condition, ContainerStatus, Node, ObjectMeta, Pod, Volume
 from common.cluster.resources import MAX_ALLOCATABLE, NOTHING, PODS, Resources, amounts
 from common.cluster.shapes import PodShape, shape_of
-from common.cluster.tolerations import Taint
-from common.contract import MIRROR_POD, is_read
 
 NodeName = NewType("NodeName", str)
 PodUid = NewType("PodUid", str)
@@ -77,6 +87,15 @@ class Owner(msgspec.Struct, frozen=True, gc=False):
         return ControllerId(namespace, kind_name(self.api_version, self.kind), self.uid)
 
 
+class ConditionRecord(msgspec.Struct, frozen=True, gc=False):
+    """What a condition of a node says."""
+
+    status: str
+    """`True`, `False` or `Unknown`."""
+    reason: str
+    message: str
+
+
 class NodeRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A node as we know it."""
 
@@ -94,6 +113,8 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     images: tuple[tuple[str, int], ...] = ()
     features: frozenset[str] = frozenset()
     """What the kubelet says it can do (status.declaredFeatures)."""
+    drained: ConditionRecord | None = None
+    """Our own condition; None if the node has none."""
 
 
 class PodRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -124,6 +145,8 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """When the first of the containers that run for the first time began; None if none does."""
     end_reason: str = ""
     """Why it ended, where its kubelet or a controller said so: `Evicted`, `OutOfcpu`."""
+    resize: str = ""
+    """Why its kubelet does not resize it in place: `Deferred`, `Infeasible`; empty if it does."""
     shape: PodShape
 
     @property
@@ -134,6 +157,11 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def controller_id(self) -> ControllerId | None:
         """Which controller the pod says it has; whether that exists is the snapshot's to say."""
         return self.owner.within(self.namespace) if self.owner is not None else None
+
+    @property
+    def placed_s(self) -> float:
+        """When it got its node; when it was created if it has none, or that is not known."""
+        return self.created_s if self.scheduled_s is None else self.scheduled_s
 
     @property
     def requests(self) -> Resources:
@@ -185,7 +213,15 @@ def node_record(node: Node, shared: Interner) -> NodeRecord:
             for name in image.names or ()
         ),
         features=shared.value(frozenset(status.declared_features or ())),
+        drained=_drained(status.conditions),
     )
+
+
+def _drained(conditions: Iterable[NodeCondition] | None) -> ConditionRecord | None:
+    for found in conditions or ():
+        if found.type == DRAINED_CONDITION:
+            return ConditionRecord(found.status, found.reason, found.message)
+    return None
 
 
 def pod_record(pod: Pod, shared: Interner) -> PodRecord:
@@ -215,15 +251,23 @@ def pod_record(pod: Pod, shared: Interner) -> PodRecord:
         stalled=shared.value(containers.stalled) if containers.stalled else NONE_STALLED,
         started_s=seconds(containers.started),
         end_reason=shared.value(status.reason) if finished else "",
+        resize=_resize(status.conditions),
         shape=shared.derived(_source(pod), lambda: shape_of(meta, spec, status)),
     )
+
+
+def _resize(conditions: Iterable[Condition] | None) -> str:
+    # PodReasonDeferred and PodReasonInfeasible in staging/src/k8s.io/api/core/v1/types.go.
+    found = _condition(conditions, "PodResizePending")
+    waits = found is not None and found.status == "True"
+    return found.reason if waits and found is not None else ""
 
 
 def _source(pod: Pod) -> bytes:
     """Return everything that the shape is derived from, and nothing that differs by replica.
 
     Comparing these few hundred bytes costs a tenth of parsing quantities and compiling
-    selectors for every replica anew.
+    selectors for every replica again.
     """
     status = pod.status
     volumes = [v for v in pod.spec.volumes or () if replace(v, name="") != _NO_MATTER]
@@ -244,6 +288,7 @@ def _resized(statuses: Iterable[ContainerStatus] | None) -> list[ContainerStatus
     return [replace(s, state=None, restart_count=0) for s in seen]
 
 
+@lru_cache(maxsize=1024)
 def kind_name(api_version: str, kind: str) -> str:
     """Return how a kind of controllers is told apart from others of the same name."""
     group = api_version.rpartition("/")[0]
@@ -261,7 +306,7 @@ def controller_of(meta: ObjectMeta, shared: Interner) -> Owner | None:
 
 
 def kept_annotations(meta: ObjectMeta, shared: Interner) -> Mapping[str, str]:
-    """Return the annotations that somebody reads."""
+    """Return the annotations that are used."""
     if not meta.annotations:
         return EMPTY
     return shared.labels({k: v for k, v in meta.annotations.items() if is_read(k)})

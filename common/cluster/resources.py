@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How much a pod asks for, counted as kube-scheduler counts it.
 
 The rules are those of component-helpers/resource/helpers.go in v1.36, with the feature
@@ -14,8 +15,8 @@ from typing import Final
 
 import msgspec
 
-from common.cluster import quantity
-from common.cluster.objects import Condition, Container, ContainerStatus, PodSpec, PodStatus
+from common.api.objects import Condition, Container, ContainerStatus, PodSpec, PodStatus
+from common.cluster import quantities as quantity
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which objects a selector selects: by labels, by fields, and nodes by both.
 
 Selectors are values: they hash, compare equal when they say the same (order and
@@ -17,7 +18,7 @@ from typing import Final, Self
 
 import msgspec
 
-from common.cluster.selector_objects import (
+from common.api.selectors import (
     LabelSelector,
     NodeSelectorRequirement,
     NodeSelectorTerm,

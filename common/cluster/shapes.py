@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What decides where a pod may run: the part of it that its template determines.
 
 Equal templates give equal shapes, and equal shapes are one object in memory. Whatever
@@ -11,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from common.cluster.objects import (
+from common.api.objects import (
     Affinity,
     Container,
     DiskVolume,
@@ -21,10 +22,17 @@ from common.cluster.objects import (
     PodAffinityTerm,
     PodSpec,
     PodStatus,
+    Toleration,
     TopologySpreadConstraint,
     Volume,
 )
-from common.cluster.resources import Resources, pod_limits, pod_requests, scored_requests
+from common.cluster.resources import (
+    Resources,
+    amounts,
+    pod_limits,
+    pod_requests,
+    scored_requests,
+)
 from common.cluster.selectors import (
     NodeSelector,
     Operator,
@@ -32,7 +40,6 @@ from common.cluster.selectors import (
     Selector,
     from_label_selector,
 )
-from common.cluster.tolerations import Toleration
 
 MAX_GRACE_S: Final = 365 * 24 * 3600
 """A year: the API server takes any number of 64 bits, of which no calendar has the end."""
@@ -124,6 +131,10 @@ class PodShape(Part, frozen=True, kw_only=True):
     disks: tuple[Disk, ...] = ()
     local_storage: bool = False
     """Has data on the node: hostPath, or emptyDir outside memory."""
+    asked_by_container: tuple[tuple[str, int, int], ...] = ()
+    """Of a template, what each container requests: name, CPU in thousandths, memory in bytes."""
+    host_path: bool = False
+    """Reads or writes files of its node, which no other node has."""
     gates: tuple[str, ...] = ()
     resource_claims: int = 0
     pod_group: str = ""
@@ -172,11 +183,19 @@ def shape_of(meta: ObjectMeta, spec: PodSpec, status: PodStatus | None = None) -
         inline_drivers=tuple(sorted(v.csi.driver for v in volumes if v.csi is not None)),
         disks=tuple(disk for volume in volumes for disk in _disks(volume)),
         local_storage=any(map(_is_local, volumes)),
+        asked_by_container=_asked_by_container(spec) if status is None else (),
+        host_path=any(volume.host_path is not None for volume in volumes),
         gates=tuple(g.name for g in spec.scheduling_gates or ()),
         resource_claims=len(spec.resource_claims or ()),
         pod_group=_pod_group(spec),
         features=_features(spec),
     )
+
+
+def _asked_by_container(spec: PodSpec) -> tuple[tuple[str, int, int], ...]:
+    asked = ((c.name, amounts(c.resources.requests)) for c in spec.containers)
+    found = ((name, Resources.from_amounts(amount)) for name, amount in asked)
+    return tuple((name, each.cpu_milli, each.mem_bytes) for name, each in found)
 
 
 class _Written:

@@ -1,29 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the cache keeps of volumes, and of the small kinds: namespaces, priorities, leases."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 
-from common.cluster import quantity
-from common.cluster.interning import EMPTY, Interner
-from common.cluster.objects import (
+from common.api.contract import PAUSED_BECAUSE, PAUSED_BY, PAUSED_UNTIL
+from common.api.objects import (
+    ConfigMap,
     Lease,
     Namespace,
     ObjectMeta,
     PriorityClass,
 )
-from common.cluster.records import Owner, controller_of, kept_annotations, seconds
-from common.cluster.selectors import NodeSelector, Selector, from_label_selector
-from common.cluster.storage_objects import (
+from common.api.storage import (
     CSINode,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
     VolumeSpec,
 )
+from common.cluster import quantities as quantity
+from common.cluster.interning import EMPTY, Interner
+from common.cluster.records import Owner, controller_of, kept_annotations, seconds
+from common.cluster.selectors import NodeSelector, Selector, from_label_selector
 
 FILESYSTEM: Final = "Filesystem"
 
@@ -130,6 +134,27 @@ class LeaseRecord(Record, frozen=True, kw_only=True):
     @property
     def key(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+
+class PauseRecord(Record, frozen=True, kw_only=True):
+    """Nothing is moved while it exists and its time is not over."""
+
+    namespace: str
+    by: str
+    why: str
+    since_s: float | None = None
+    until_s: float | None = None
+    """None: until it is removed."""
+
+    def holds(self, now_s: float) -> bool:
+        """Tell whether moves are stopped at a time."""
+        return self.until_s is None or now_s < self.until_s
+
+    @property
+    def words(self) -> str:
+        """Who paused, until when and why: completes "moves are paused …"."""
+        until = f" until {_written(self.until_s)}" if self.until_s is not None else ""
+        return f"by {self.by or 'someone'}{until}" + (f": {self.why}" if self.why else "")
 
 
 def claim_record(wire: PersistentVolumeClaim, shared: Interner) -> ClaimRecord:
@@ -240,6 +265,34 @@ def namespace_record(wire: Namespace, shared: Interner) -> NamespaceRecord:
         labels=shared.labels(meta.labels),
         deleted_s=seconds(meta.deletion_timestamp),
     )
+
+
+def pause_record(wire: ConfigMap, shared: Interner) -> PauseRecord:
+    """Return who paused, why and until when; what cannot be read pauses without an end."""
+    meta, data = wire.metadata, wire.data or {}
+    until_s, why = None, data.get(PAUSED_BECAUSE, "")
+    try:
+        until_s = _read(data[PAUSED_UNTIL]) if data.get(PAUSED_UNTIL) else None
+    except (ValueError, OverflowError):
+        why = f"{why} (the time in {PAUSED_UNTIL} cannot be read)".strip()
+    return PauseRecord(
+        namespace=meta.namespace,
+        by=data.get(PAUSED_BY, ""),
+        why=why,
+        since_s=seconds(meta.creation_timestamp),
+        until_s=until_s,
+    )
+
+
+def _read(text: str) -> float:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"no time zone: {text!r}")
+    return moment.timestamp()
+
+
+def _written(moment_s: float) -> str:
+    return datetime.fromtimestamp(moment_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def lease_record(wire: Lease, shared: Interner) -> LeaseRecord:

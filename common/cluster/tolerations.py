@@ -1,50 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
 """Taints of nodes, and what pods tolerate.
 
 The rules are those of api/core/v1/toleration.go and component-helpers' scheduling helpers
 in v0.36. The operators `Lt` and `Gt` stand behind the gate TaintTolerationComparisonOperators,
 alpha and off by default in v1.36: a toleration with one of them tolerates nothing.
 
-Both structs serve on the wire and in records; whatever an API server may send one day
-can be decoded, and what is unknown matches nothing.
+Any text that an API server may send one day can be decoded; what is unknown matches nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable
-from enum import StrEnum
 from typing import Final
 
-import msgspec
-
-
-class Effect(StrEnum):
-    """What a taint does to pods that do not tolerate it."""
-
-    NO_SCHEDULE = "NoSchedule"
-    PREFER_NO_SCHEDULE = "PreferNoSchedule"
-    NO_EXECUTE = "NoExecute"
-
+from common.api.objects import Effect, Taint, Toleration
 
 REPELLING: Final[frozenset[str]] = frozenset({Effect.NO_SCHEDULE, Effect.NO_EXECUTE})
 """The effects for which the scheduler refuses a node."""
-
-
-class Taint(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """A mark on a node that keeps pods away."""
-
-    key: str = ""
-    value: str = ""
-    effect: str = ""
-
-
-class Toleration(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """A pod's leave to ignore taints; an empty key or effect stands for all of them."""
-
-    key: str = ""
-    operator: str = ""
-    value: str = ""
-    effect: str = ""
-    toleration_seconds: int | None = None
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:

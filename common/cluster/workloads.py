@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the cache keeps of the controllers that own pods, and of disruption budgets.
 
 One record serves every kind of controller: how many pods it wants, how many it has, and
@@ -10,10 +11,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from common.cluster.interning import EMPTY, Interner
-from common.cluster.objects import (
+from common.api.objects import (
     DaemonSet,
     Deployment,
+    HorizontalPodAutoscaler,
     Job,
     PodDisruptionBudget,
     PodTemplate,
@@ -23,6 +24,7 @@ from common.cluster.objects import (
     Workload,
     WorkloadStatus,
 )
+from common.cluster.interning import EMPTY, Interner
 from common.cluster.records import (
     ControllerId,
     Owner,
@@ -60,6 +62,10 @@ class WorkloadRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     min_ready_s: int = 0
     paused: bool = False
     """A paused Deployment or a suspended Job."""
+    max_surge: int | str = 0
+    """Of a Deployment: how many pods a rollout may create beyond its count; 0 if it recreates."""
+    progressed_s: float | None = None
+    """Of a Deployment that is being rolled out: when that made progress; None if it does not."""
     ordered: bool = False
     """A StatefulSet that waits for each pod's predecessors."""
     on_delete: bool = False
@@ -109,8 +115,63 @@ class BudgetRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return f"{self.namespace}/{self.name}"
 
 
+class AutoscalerRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A HorizontalPodAutoscaler: which workload it scales."""
+
+    namespace: str
+    name: str
+    kind: str
+    target: str
+
+    @property
+    def scaled(self) -> tuple[str, str, str]:
+        """The namespace, kind and name of what it scales."""
+        return self.namespace, self.kind, self.target
+
+
+def autoscaler_record(wire: HorizontalPodAutoscaler, shared: Interner) -> AutoscalerRecord:
+    meta, target = wire.metadata, wire.spec.scale_target_ref
+    return AutoscalerRecord(
+        namespace=shared.value(meta.namespace),
+        name=meta.name,
+        kind=shared.value(target.kind),
+        target=target.name,
+    )
+
+
 def deployment_record(wire: Deployment, shared: Interner) -> WorkloadRecord:
-    return _replicated("Deployment", wire, shared)
+    record = _replicated("Deployment", wire, shared)
+    return msgspec.structs.replace(
+        record, max_surge=_max_surge(wire), progressed_s=_progressed_s(wire)
+    )
+
+
+def _progressed_s(wire: Deployment) -> float | None:
+    """Return when a rollout that goes on has last made progress.
+
+    The condition stays True with the reason NewReplicaSetAvailable after a rollout, and turns
+    False after `progressDeadlineSeconds`; see syncRolloutStatus in
+    pkg/controller/deployment/progress.go.
+    """
+    for condition in wire.status.conditions or ():
+        goes_on = condition.status == "True" and condition.reason != "NewReplicaSetAvailable"
+        if condition.type == "Progressing" and goes_on:
+            return seconds(condition.last_update_time)
+    return None
+
+
+def _max_surge(wire: Deployment) -> int | str:
+    """Return the maxSurge of a rolling update; 25 % is the default of the API server.
+
+    See SetDefaults_Deployment in pkg/apis/apps/v1/defaults.go.
+    """
+    strategy = wire.spec.strategy
+    if strategy is None:
+        return "25%"
+    if strategy.type == "Recreate":
+        return 0
+    rolling = strategy.rolling_update
+    return "25%" if rolling is None or rolling.max_surge is None else rolling.max_surge
 
 
 def replica_set_record(wire: ReplicaSet, shared: Interner) -> WorkloadRecord:

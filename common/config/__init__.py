@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the programs can be told, and how they say that they do not understand it.
 
 Two kinds of file, `RebalancerConfiguration` and `ExtenderConfiguration`, share the settings
@@ -16,21 +17,26 @@ from common.config.choices import (
     Mode,
     Overloaded,
     PodsWithoutPdb,
+    PriorityPolicy,
     SingleReplica,
+    SourceKind,
     Strategy,
+    Surge,
 )
 from common.config.durations import Duration
 from common.config.extender import ExtenderConfiguration
+from common.config.leader_election import LeaderElection
 from common.config.loading import (
     KINDS,
     ConfigError,
+    differences,
     effective,
     load_config,
     load_settings_hash,
+    parse_config,
 )
 from common.config.rebalancer import (
     Breaker,
-    LeaderElection,
     Maintenance,
     PriorityThreshold,
     RebalancerConfiguration,
@@ -45,7 +51,6 @@ from common.config.shared import (
     Queries,
     Reading,
 )
-from common.usage.source import SourceKind
 
 __all__ = [
     "KINDS",
@@ -66,6 +71,7 @@ __all__ = [
     "Mode",
     "Overloaded",
     "PodsWithoutPdb",
+    "PriorityPolicy",
     "PriorityThreshold",
     "Prometheus",
     "Queries",
@@ -74,8 +80,11 @@ __all__ = [
     "SingleReplica",
     "SourceKind",
     "Strategy",
+    "Surge",
     "TemporaryPdb",
+    "differences",
     "effective",
     "load_config",
     "load_settings_hash",
+    "parse_config",
 ]

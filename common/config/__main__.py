@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Print the reference page, or with the name of a kind its JSON Schema."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keys that take one word out of a few."""
 
 from __future__ import annotations
@@ -35,11 +36,26 @@ class FillLowNodes(StrEnum):
     NEVER = "never"
 
 
+class PriorityPolicy(StrEnum):
+    """Which pods leave a node that has to lose some."""
+
+    LOW_FIRST = "LowFirst"
+    FEWEST_EVICTIONS = "FewestEvictions"
+
+
 class SingleReplica(StrEnum):
     """Whether the only replica of a workload may be moved."""
 
     REFUSE = "refuse"
     ALLOW = "allow"
+
+
+class Surge(StrEnum):
+    """Which workloads get one more replica while one of their pods moves."""
+
+    NEVER = "Never"
+    SINGLE_REPLICA = "SingleReplica"
+    ALWAYS = "Always"
 
 
 class PodsWithoutPdb(StrEnum):
@@ -68,3 +84,12 @@ class Jobs(StrEnum):
 
     SKIP = "skip"
     MOVE = "move"
+
+
+class SourceKind(StrEnum):
+    """Where usage is read."""
+
+    AUTO = "auto"
+    METRICS_SERVER = "metrics-server"
+    PROMETHEUS = "prometheus"
+    REQUESTS = "requests"

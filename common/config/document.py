@@ -1,7 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
 """A YAML file as values that remember their line.
 
 Scalars are read as YAML 1.2 does: `off`, `no` and `1:30` are text, not false and 90, so a
-message shows what stands in the file. A key that stands twice, an anchor that contains
+message shows what the file says. A duplicate key, an anchor that contains
 itself and a second document are refused; each problem carries its line.
 """
 
@@ -125,11 +126,11 @@ class _Walk:
         values: dict[str, Any] = {}
         for key_node, value_node in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
-                self._refuse(key_node, path, "has a key that is not a word")
+                self._refuse(key_node, path, "has a key that is not a plain string")
                 continue
             key = (*path, key_node.value)
             if key_node.value in values:
-                self._refuse(key_node, key, f"stands there twice, first in line {self.lines[key]}")
+                self._refuse(key_node, key, f"duplicate key, first set on line {self.lines[key]}")
                 continue
             self.lines[key] = _line(key_node)
             values[key_node.value] = self.value(value_node, key)

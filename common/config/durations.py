@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Durations as people write them: `30s`, `5m`, `1h30m`, `100ms`.
 
 In code a `Duration` is a float of seconds, so it goes straight to a clock. A bare number is
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
@@ -32,8 +34,11 @@ class Duration(float):
     _written: str
 
     def __new__(cls, value: str | float) -> Self:
-        """Raise ValueError for a text that states no duration."""
-        self = super().__new__(cls, _seconds(value) if isinstance(value, str) else value)
+        """Raise ValueError for a text that states no duration, or a number that is none."""
+        seconds = _seconds(value) if isinstance(value, str) else value
+        if not 0.0 <= seconds < inf:
+            raise ValueError(f"{seconds} s is not a duration")
+        self = super().__new__(cls, seconds)
         self._written = value if isinstance(value, str) else _spelt(float(value))
         return self
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a file to a configuration, or to one line per problem.
 
 A person who edits the file sees the file, the line, the key and what to write instead; no
@@ -14,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from common.api.contract import API_VERSION
 from common.config.document import Document, Path, Problem, Unreadable, read, written
 from common.config.extender import ExtenderConfiguration
 from common.config.rebalancer import RebalancerConfiguration
 from common.config.shared import Configuration, LoadSettings
-from common.contract import API_VERSION
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -45,19 +46,28 @@ class ConfigError(Exception):
 
 def load_config(path: str | None, kind: type[C]) -> C:
     """Return the configuration in the file at `path`; without one the defaults."""
-    if path is None:
-        return kind()
+    return kind() if path is None else parse_config(file_text(path), kind, path)
+
+
+def parse_config(text: str, kind: type[C], source: str) -> C:
+    """Return the configuration in a text; `source` is named in errors."""
     try:
-        return _checked(read(file_text(path)), kind)
+        return _checked(read(text), kind)
     except Unreadable as error:
         problems = sorted(error.problems, key=lambda problem: problem.line)
-        raise ConfigError(*(f"{path}: {problem}" for problem in problems)) from None
+        raise ConfigError(*(f"{source}: {problem}" for problem in problems)) from None
 
 
 def effective(config: Configuration) -> dict[str, Any]:
     """Return the whole configuration as a file would state it; it holds no secrets."""
     head = {"apiVersion": config.api_version, "kind": config.kind}
     return head | config.model_dump(mode="json", by_alias=True)
+
+
+def differences(old: Configuration, new: Configuration) -> dict[str, Any]:
+    """Return the keys of the new configuration whose values differ, with their new values."""
+    before, after = effective(old), effective(new)
+    return {key: value for key, value in after.items() if before.get(key) != value}
 
 
 def load_settings_hash(config: LoadSettings) -> str:
@@ -104,7 +114,9 @@ def wrong_head(
     if (version := values.get("apiVersion")) != API_VERSION:
         problems.append(("apiVersion", _instead(API_VERSION, version)))
     if found != name and isinstance(found, str) and found in KINDS:
-        problems.append(("kind", f"this is for another program: {name} is needed, not {found}"))
+        problems.append(
+            ("kind", f"this file is for another program: expected {name}, found {found}")
+        )
     elif found != name:
         problems.append(("kind", _instead(name, found)))
     return [Problem(document.line_of((key,)), key, why) for key, why in problems]

@@ -1,9 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
 """The configuration of the rebalancer."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -20,10 +21,13 @@ from common.config.choices import (
     LocalStorage,
     Mode,
     PodsWithoutPdb,
+    PriorityPolicy,
     SingleReplica,
     Strategy,
+    Surge,
 )
 from common.config.durations import Duration
+from common.config.leader_election import LeaderElection
 from common.config.shared import Configuration
 from common.config.values import (
     Count,
@@ -32,10 +36,10 @@ from common.config.values import (
     Namespace,
     ObjectName,
     OwnerKind,
-    OwnNamespace,
     Percent,
     Pods,
     Points,
+    Port,
     Priority,
     Says,
     Selector,
@@ -48,20 +52,17 @@ from common.config.values import (
     broken_rule,
 )
 
-# client-go spreads retries by this factor (tools/leaderelection/leaderelection.go).
-_JITTER: Final = 1.2
-
 
 class TemporaryPdb(Settings):
-    """The guard of a workload that has none while its pods move."""
+    """The temporary PDB of a workload that has none while its pods move."""
 
     min_available: Pods | None = Field(
-        default=None, description="Pods that must stay; 1 unless `maxUnavailable` is set."
+        default=None, description="Pods that must stay available; 1 unless `maxUnavailable` is set."
     )
-    max_unavailable: Pods | None = Field(default=None, description="Pods that may be missing.")
+    max_unavailable: Pods | None = Field(default=None, description="Pods that may be unavailable.")
     expiry: Wait = Field(
         default=Duration("5m"),
-        description="Removed so long after it was made or last renewed, at the latest.",
+        description="It is removed at the latest this long after it was created or renewed.",
     )
 
     @model_validator(mode="before")
@@ -75,33 +76,41 @@ class TemporaryPdb(Settings):
     @model_validator(mode="after")
     def _only_one_limit(self) -> Self:
         if self.min_available is not None and self.max_unavailable is not None:
-            raise broken_rule("minAvailable is set too: a budget has only one", "maxUnavailable")
+            raise broken_rule(
+                "minAvailable is set too: a PodDisruptionBudget takes only one of them",
+                "maxUnavailable",
+            )
         return self
 
 
 class PriorityThreshold(Settings):
-    """From which priority on pods are left alone."""
+    """The priority from which pods are not moved."""
 
-    name: ObjectName | None = Field(default=None, description="A PriorityClass; its value counts.")
+    name: ObjectName | None = Field(
+        default=None, description="The name of a PriorityClass, whose value is used."
+    )
     value: Priority | None = Field(default=None, description="The priority itself.")
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
         if (self.name is None) == (self.value is None):
-            raise broken_rule("name or value is wanted, one of them", "name", "value")
+            raise broken_rule("set either name or value", "name", "value")
         return self
 
 
 class Breaker(Settings):
-    """When moving stops because moves go wrong."""
+    """When moves are stopped because moves go wrong."""
 
     window: Count = Field(
-        default=20, description="How many votes are looked at; each moved workload has one."
+        default=20, description="Number of votes that are counted; each moved workload has one."
     )
-    minimum: Count = Field(default=5, description="Fewer votes open nothing.")
-    bad_share: Share = Field(default=0.2, description="Opens above this share of bad votes.")
+    minimum: Count = Field(default=5, description="With fewer votes the breaker stays closed.")
+    bad_share: Share = Field(
+        default=0.2, description="The breaker opens above this share of bad votes."
+    )
     half_open_after: Wait = Field(
-        default=Duration("10m"), description="One move may try after this; doubles up to 1h."
+        default=Duration("10m"),
+        description="One trial move is allowed after this time; doubles up to 1h.",
     )
 
     @model_validator(mode="after")
@@ -115,49 +124,32 @@ class Breaker(Settings):
         return self
 
 
+class Console(Settings):
+    """The web page of the rebalancer."""
+
+    enabled: Flag = Field(
+        default=True,
+        description="Serve the console on a loopback port, which `kubectl port-forward` reaches.",
+    )
+    port: Port = Field(
+        default=8891, description="Its port; 0 is a free one, `--console-port` overrides it."
+    )
+
+
 class Maintenance(Settings):
     """How a node under maintenance is treated."""
 
     cordon: Flag = Field(
-        default=True, description="Cordon the node first; undone when the label goes, if we did it."
+        default=True,
+        description="Cordon the node first; a node that Evenkeel cordoned is uncordoned when the "
+        "label is removed.",
     )
-
-
-class LeaderElection(Settings):
-    """Which of several rebalancers acts."""
-
-    enabled: Flag = Field(default=True, description="Off only where there is never a second one.")
-    namespace: OwnNamespace = Field(
-        default="",
-        description="Where the Lease is, and where those of extenders are looked for; empty is "
-        "the namespace the program runs in, outside a cluster `evenkeel`.",
+    deadline: Wait | None = Field(
+        default=None,
+        description="How long after the label appeared opt-outs, single replicas and `emptyDir` "
+        "volumes no longer keep pods on the node. PodDisruptionBudgets always hold. None means "
+        "that they hold forever.",
     )
-    name: ObjectName = Field(default="evenkeel-rebalancer", description="Name of the Lease.")
-    lease_duration: Wait = Field(
-        default=Duration("15s"),
-        description="Others take over after so long without a renewal.",
-    )
-    renew_deadline: Wait = Field(
-        default=Duration("10s"), description="A leader that cannot renew for so long stops."
-    )
-    retry_period: Wait = Field(default=Duration("2s"), description="Pause between attempts.")
-
-    @model_validator(mode="after")
-    def _never_two_leaders(self) -> Self:
-        if self.lease_duration <= self.renew_deadline:
-            raise broken_rule(
-                f"{self.lease_duration} is not longer than renewDeadline ({self.renew_deadline})",
-                "leaseDuration",
-                "renewDeadline",
-            )
-        if self.renew_deadline <= _JITTER * self.retry_period:
-            raise broken_rule(
-                f"{self.renew_deadline} is not longer than {_JITTER} × retryPeriod "
-                f"({self.retry_period})",
-                "renewDeadline",
-                "retryPeriod",
-            )
-        return self
 
 
 def _off_is_none(value: Any) -> Any:
@@ -174,7 +166,7 @@ def _off_is_none(value: Any) -> Any:
 def _no_repeats(values: tuple[str, ...]) -> tuple[str, ...]:
     for position, value in enumerate(values):
         if value in values[:position]:
-            raise ValueError(f"{value} stands there twice")
+            raise ValueError(f"{value} is listed twice")
     return values
 
 
@@ -195,37 +187,38 @@ Strategies = Annotated[tuple[Strategy, ...], AfterValidator(_no_repeats)]
 
 
 class RebalancerConfiguration(Configuration):
-    """Everything the rebalancer can be told."""
+    """The configuration of the rebalancer."""
 
     kind: Literal["RebalancerConfiguration"] = Field(
         default="RebalancerConfiguration", description="Required in a file."
     )
     rescheduling_interval: Wait = Field(
         default=Duration("30s"),
-        description="How often the cluster is looked at and a plan is made.",
+        description="How often a plan is made.",
     )
     enabled_strategies: Strategies = Field(
         default=(Strategy.LOAD_BALANCING, Strategy.RESOURCE_OPTIMIZATION),
-        description="What to strive for; a strategy that is not named is off.",
+        description="The strategies to use; others are off.",
     )
     imbalance_threshold: Percent = Field(
         default=20.0,
         description="`LoadBalancing` acts when the highest and the lowest node of a pool differ "
-        "by more points of utilisation.",
+        "by more percentage points.",
     )
     max_reschedule_pods: Count = Field(
-        default=10, description="Pods moved per cycle; emptying a node is not bound by it."
+        default=10, description="Most pods moved per cycle; does not limit emptying a node."
     )
     max_per_namespace: Count | None = Field(
         default=None,
-        description="Pods of one namespace moved per cycle, those still under way included; "
-        "emptying a node is not bound by it. None means no limit.",
+        description="Most pods of one namespace moved per cycle, including those still in "
+        "progress; does not limit emptying a node. None means no limit.",
     )
     excluded_namespaces: tuple[Namespace, ...] = Field(
-        default=("kube-system", "kube-public"), description="Pods in these are never moved."
+        default=("kube-system", "kube-public"),
+        description="Pods in these namespaces are never moved.",
     )
     excluded_pod_selector: Selector = Field(
-        default="", description="Pods that match are never moved; empty excludes nobody."
+        default="", description="Pods that match are never moved; empty excludes none."
     )
     pod_selector: Selector = Field(
         default="", description="Only pods that match are moved; empty means all."
@@ -237,18 +230,23 @@ class RebalancerConfiguration(Configuration):
     priority_threshold: PriorityThreshold | None = Field(
         default=None, description="Pods of this priority or a higher one are never moved."
     )
+    priority_policy: PriorityPolicy = Field(
+        default=PriorityPolicy.LOW_FIRST,
+        description="`LowFirst` moves no pod while pods of lower priority on its node can meet the "
+        "goal; `FewestEvictions` prefers fewer evictions.",
+    )
 
     mode: Mode = Field(
         default=Mode.OBSERVE,
-        description="`observe` plans and shows, and moves nothing; `act` carries plans out. "
-        "The flag `--mode` overrides it.",
+        description="`observe` makes plans and shows them; `act` carries them out. The flag "
+        "`--mode` overrides it.",
     )
     modes: Mapping[Strategy, Mode] = Field(
         default={},
-        description="Another mode for single strategies, for example `{LoadBalancing: observe}`.",
+        description="Mode per strategy where it differs, for example `{LoadBalancing: observe}`.",
     )
     paused: Flag = Field(
-        default=False, description="Stops all moves at once; looked at before each one."
+        default=False, description="Stops all moves at once; checked before each one."
     )
 
     revalidate_after: Span = Field(
@@ -257,40 +255,52 @@ class RebalancerConfiguration(Configuration):
     )
     revalidate_within: Wait = Field(
         default=Duration("90s"),
-        description="Moves whose nodes have no newer sample by then are dropped.",
+        description="Moves whose nodes have no newer sample by then are canceled.",
     )
     min_gain: Points = Field(
-        default=1.0, description="A chain of moves must gain this much utilisation per eviction."
+        default=1.0,
+        description="Points that moves must gain per eviction, unless they meet a ceiling.",
     )
 
     scheduler_names: SchedulerNames = Field(
         default=("default-scheduler",),
-        description="Schedulers that ask our extender; pods of others are not moved for load.",
+        description="Schedulers that call the extender; pods of others are not moved for load.",
     )
     require_extender: Flag = Field(
-        default=True, description="Without a live extender that the scheduler asks, no load moves."
+        default=True,
+        description="Move for load only with a live extender that the scheduler calls.",
     )
     allow_sampling: Flag = Field(
         default=False,
-        description="Move for load also if the scheduler shows the extender only some nodes.",
+        description="Move for load even if the scheduler sends only some nodes to the extender.",
     )
 
     pool_label: LabelKey = Field(
-        default="", description="Nodes with the same value form a pool; empty makes all nodes one."
+        default="", description="Nodes with the same value form a pool; empty means one pool."
     )
     min_node_age: Span = Field(
-        default=Duration("5m"), description="Younger nodes take no part in the spread."
+        default=Duration("5m"), description="Younger nodes are not compared with others."
     )
     fill_low_nodes: FillLowNodes = Field(
         default=FillLowNodes.AUTO,
-        description="Whether to fill nodes that are far below the others; `auto` does not where "
-        "an autoscaler manages nodes, for it would remove them.",
+        description="Whether to fill nodes that are far below the others; `auto` does not if an "
+        "autoscaler manages nodes, because it would remove them.",
     )
 
-    min_pod_age: Span = Field(default=Duration("2m"), description="Younger pods stay.")
-    min_replicas: Count = Field(default=1, description="Workloads with fewer replicas stay.")
+    min_pod_age: Span = Field(
+        default=Duration("2m"), description="Younger pods are not moved for load."
+    )
+    min_replicas: Count = Field(
+        default=1, description="Pods of workloads with fewer replicas are not moved."
+    )
     single_replica: SingleReplica = Field(
-        default=SingleReplica.REFUSE, description="Whether the only replica of a workload may move."
+        default=SingleReplica.REFUSE,
+        description="Whether the only replica of a workload may move where surge is not possible.",
+    )
+    surge: Surge = Field(
+        default=Surge.SINGLE_REPLICA,
+        description="Which Deployments get one more replica on the target before the pod goes: "
+        "those with one replica, all, or none. The annotation `evenkeel.io/surge` overrides it.",
     )
     pods_without_pdb: PodsWithoutPdb = Field(
         default=PodsWithoutPdb.ALLOW,
@@ -305,59 +315,65 @@ class RebalancerConfiguration(Configuration):
     )
     bare_pods: BarePods = Field(
         default=BarePods.SKIP,
-        description="Pods without a controller stay, or are replaced by a copy.",
+        description="Pods without a controller are skipped, or replaced by a copy.",
     )
     jobs: Jobs = Field(
         default=Jobs.SKIP,
-        description="Pods of Jobs stay, or move if their podFailurePolicy ignores disruptions.",
+        description="Pods of Jobs are skipped, or moved if their podFailurePolicy ignores "
+        "disruptions.",
     )
     replacing_owners: tuple[OwnerKind, ...] = Field(
         default=(),
-        description="Further kinds that replace their pods, for example `Rollout.argoproj.io`.",
+        description="Other kinds whose controllers replace pods, for example "
+        "`Rollout.argoproj.io`.",
     )
 
     eviction_grace_period: Wait | None = Field(
-        default=None, description="Lengthens the grace of evicted pods; never shortens their own."
+        default=None, description="Lengthens the grace period of evicted pods; never shortens it."
     )
     temporary_pdb: OptionalPdb = Field(
         default=TemporaryPdb(),
-        description="Guards a workload that has no budget while its pods move.",
+        description="Protects a workload that has no PDB while its pods move.",
     )
     max_in_flight_per_node: Count = Field(
-        default=2, description="Moves at once away from one node."
+        default=2, description="Most moves at once away from one node."
     )
-    max_inbound_per_node: Count = Field(default=5, description="Moves at once towards one node.")
+    max_inbound_per_node: Count = Field(
+        default=5, description="Most moves at once towards one node."
+    )
     maintenance_parallelism: Count = Field(
-        default=5, description="Moves at once away from a node under maintenance."
+        default=5, description="Most moves at once away from a node under maintenance."
     )
     workload_cooldown: Span = Field(
-        default=Duration("5m"), description="A workload rests so long after a move."
+        default=Duration("5m"), description="A workload is not moved for load again for this long."
     )
     node_cooldown: Span = Field(
         default=Duration("30m"),
-        description="A node on which the replacements of moves did not start takes no load moves "
-        "for so long after the last of them, unless a pod starts there meanwhile.",
+        description="A node on which the replacements of moves did not start accepts no load "
+        "moves for this long after the last of them, unless a pod starts there meanwhile.",
     )
     lineage_cooldown: Span = Field(
-        default=Duration("1h"), description="A pod and its replacements move once in this time."
+        default=Duration("1h"),
+        description="A pod and its replacements are moved for load once in this time.",
     )
     migration_deadline: Wait = Field(
         default=Duration("5m"),
-        description="A move that takes longer, plus the pod's grace, failed.",
+        description="A move that takes longer, plus the pod's grace period, fails.",
     )
-    max_attempts: Count = Field(default=3, description="How often a step is tried.")
+    max_attempts: Count = Field(default=3, description="How often a step is attempted.")
     keep_finished: Span = Field(
         default=Duration("1h"),
-        description="Finished Migrations stay so long; they are the memory.",
+        description="How long finished Migrations are kept; cool-downs and the breaker use them.",
     )
     breaker: Breaker = Field(
-        default=Breaker(), description="When moving stops because moves go wrong."
+        default=Breaker(), description="When moves are stopped because moves go wrong."
     )
     maintenance: Maintenance = Field(
         default=Maintenance(), description="How a node under maintenance is treated."
     )
+    console: Console = Field(default=Console(), description="The web page of the rebalancer.")
     leader_election: LeaderElection = Field(
-        default=LeaderElection(), description="Which of several rebalancers acts."
+        default=LeaderElection(), description="Which of several replicas acts."
     )
 
     def mode_of(self, strategy: Strategy) -> Mode:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Settings that both kinds of configuration have.
 
 `LoadSettings` decides what a node's load is. The rebalancer and every extender must agree on
@@ -7,11 +8,13 @@ published by extenders and compared by the rebalancer.
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from functools import cached_property
+from typing import Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from common.cluster import quantity
+from common.cluster import quantities as quantity
+from common.config.choices import SourceKind
 from common.config.durations import Duration
 from common.config.values import (
     Count,
@@ -31,16 +34,20 @@ from common.config.values import (
     Wait,
     broken_rule,
 )
-from common.usage.source import NODE_JOBS, POD_JOBS, SourceKind
+
+# The jobs that scrape cAdvisor and node-exporter, as kube-prometheus and the usual charts
+# name them.
+_POD_JOBS: Final = "kubelet|cadvisor|kubernetes-cadvisor|kubernetes-nodes-cadvisor"
+_NODE_JOBS: Final = "node-exporter|prometheus-node-exporter|kubernetes-node-exporter"
 
 
 class Queries(Settings):
-    """PromQL in place of the built-in queries, which know cAdvisor and node-exporter."""
+    """PromQL instead of the built-in queries, which use cAdvisor and node-exporter."""
 
     node_cpu: SomeText | None = Field(default=None, description="Cores used, per node.")
     node_memory: SomeText | None = Field(default=None, description="Bytes used, per node.")
     node_time: SomeText | None = Field(
-        default=None, description="When the node was scraped, in seconds of Unix time."
+        default=None, description="When the node was last scraped, as Unix time in seconds."
     )
     pod_cpu: SomeText | None = Field(
         default=None, description="Cores used, per `namespace` and `pod`."
@@ -49,65 +56,64 @@ class Queries(Settings):
         default=None, description="Bytes used, per `namespace` and `pod`."
     )
     pod_time: SomeText | None = Field(
-        default=None, description="When the pod was scraped, in seconds of Unix time."
+        default=None, description="When the pod was last scraped, as Unix time in seconds."
     )
 
 
 class Prometheus(Settings):
-    """How to ask Prometheus."""
+    """How to query Prometheus."""
 
-    url: Url = Field(
-        description="Where it answers, for example `http://prometheus.monitoring:9090`."
-    )
+    url: Url = Field(description="Its address, for example `http://prometheus.monitoring:9090`.")
     bearer_token_file: TokenFile | None = Field(
         default=None,
-        description="File with the token to send; read again when it changes. The token of the "
-        "pod's own service account is refused.",
+        description="File with the token to send; reloaded when it changes. The token of the "
+        "pod's own service account is rejected.",
     )
     ca_file: Path | None = Field(
-        default=None, description="Certificates to trust instead of the system's (PEM)."
+        default=None, description="CA certificates to trust instead of the system's (PEM)."
     )
     insecure_skip_verify: Flag = Field(
-        default=False, description="Trust any certificate. For trials only."
+        default=False, description="Skip certificate verification. Do not use in production."
     )
-    timeout: Wait = Field(default=Duration("10s"), description="How long one query may take.")
+    timeout: Wait = Field(default=Duration("10s"), description="Timeout of one query.")
     window: Wait = Field(
         default=Duration("2m"),
-        description="Span of the rates; at least twice the scrape interval.",
+        description="Time range of the rates; at least twice the scrape interval.",
     )
     node_label: SomeText = Field(default="node", description="The label that names the node.")
     pod_jobs: Jobs = Field(
-        default=POD_JOBS,
-        description="The scrape jobs whose figures of pods are believed, as a regular expression: "
-        "those of the kubelets. An exporter of a tenant could say anything about anyone's pods.",
+        default=_POD_JOBS,
+        description="The scrape jobs whose pod figures are trusted, as a regular expression: "
+        "those of the kubelets. A tenant's exporter could report anything about other pods.",
     )
     node_jobs: Jobs = Field(
-        default=NODE_JOBS,
-        description="The same for figures of nodes: the jobs of node-exporter.",
+        default=_NODE_JOBS,
+        description="The same for node figures: the jobs of node-exporter.",
     )
     queries: Queries = Field(
         default=Queries(),
-        description="PromQL in place of the built-in queries, which know the names of cAdvisor "
-        "and node-exporter; `$window`, `$node`, `$podJobs` and `$nodeJobs` stand for the keys "
+        description="PromQL instead of the built-in queries, which use the names of cAdvisor and "
+        "node-exporter; `$window`, `$node`, `$podJobs` and `$nodeJobs` are replaced by the keys "
         "above.",
     )
 
 
 class Estimates(Settings):
-    """What a pod is believed to use before it was measured."""
+    """What a pod is expected to use before it is measured."""
 
-    cpu_of_request: Factor = Field(default=0.85, description="Times the CPU request.")
-    memory_of_request: Factor = Field(default=0.70, description="Times the memory request.")
+    cpu_of_request: Factor = Field(default=0.85, description="Factor for the CPU request.")
+    memory_of_request: Factor = Field(default=0.70, description="Factor for the memory request.")
     cpu: Cpu = Field(default="250m", description="CPU of a pod with neither request nor limit.")
     memory: Memory = Field(
         default="200Mi", description="Memory of a pod with neither request nor limit."
     )
 
-    @property
+    # Cached: an estimate is made for each pod that was not measured.
+    @cached_property
     def cpu_milli(self) -> int:
         return quantity.milli(self.cpu)
 
-    @property
+    @cached_property
     def mem_bytes(self) -> int:
         return quantity.whole(self.memory)
 
@@ -116,56 +122,61 @@ class LoadSettings(Settings):
     """What a node's load is, and when it is too high."""
 
     cpu_threshold: Percent = Field(
-        default=80.0, description="A node is overloaded above this share of its allocatable CPU."
+        default=80.0,
+        description="A node is overloaded above this percentage of its allocatable CPU.",
     )
     memory_threshold: Percent = Field(
-        default=80.0, description="A node is overloaded above this share of its allocatable memory."
+        default=80.0,
+        description="A node is overloaded above this percentage of its allocatable memory.",
     )
     usage_source: SourceKind = Field(
         default=SourceKind.AUTO,
-        description="Where usage is read. `auto` is metrics-server as soon as the cluster serves "
-        "it; until then plans are made on requests, and nothing is moved or scored for load. "
-        "`requests` says that load is what pods request, and acts on it.",
+        description="Where usage is read. `auto` uses metrics-server as soon as the cluster "
+        "serves it; until then plans are based on requests, and nothing is moved or scored for "
+        "load. `requests` takes what pods request as their load, and acts on it.",
     )
     prometheus: Prometheus | None = Field(
-        default=None, description="How to ask Prometheus; only for `usageSource: prometheus`."
+        default=None, description="How to query Prometheus; only for `usageSource: prometheus`."
     )
     metric_expiry: Wait = Field(
         default=Duration("180s"),
-        description="A node whose newest sample is older is unknown: neither source nor target.",
+        description="The load of a node whose newest sample is older is unknown: no pod is moved "
+        "to or from it.",
     )
     observations: Count = Field(
-        default=3, description="New samples in a row that must break a goal before anything moves."
+        default=3, description="Consecutive samples that must miss a goal before pods are moved."
     )
-    clear_observations: Count = Field(default=2, description="Good samples in a row that end it.")
+    clear_observations: Count = Field(
+        default=2, description="Good samples in a row that end the goal."
+    )
     clock_skew: Span = Field(
         default=Duration("30s"),
-        description="A sample may end this far in our future: another machine stamped it.",
+        description="A sample may end this far in the future: other machines' clocks differ.",
     )
     smoothing: Wait = Field(
         default=Duration("60s"),
-        description="Time in which a pod's smoothed usage takes up most of a change.",
+        description="Time in which a pod's smoothed usage follows most of a change.",
     )
     estimates: Estimates = Field(
-        default=Estimates(), description="What a pod is believed to use before it was measured."
+        default=Estimates(), description="What a pod is expected to use before it is measured."
     )
 
     @model_validator(mode="after")
     def _source_and_block_agree(self) -> Self:
         if self.usage_source is SourceKind.PROMETHEUS and self.prometheus is None:
-            raise broken_rule("prometheus needs a prometheus block with its url", "usageSource")
+            raise broken_rule("prometheus needs a prometheus block with a url", "usageSource")
         if self.usage_source is SourceKind.AUTO and self.prometheus is not None:
             raise broken_rule(
-                "usageSource: auto never asks Prometheus: write usageSource: prometheus",
+                "usageSource: auto never queries Prometheus: set usageSource: prometheus",
                 "prometheus",
             )
         return self
 
 
 class ClientConnection(Settings):
-    """How hard the API server may be asked."""
+    """Rate limits of requests to the API server."""
 
-    qps: Rate = Field(default=50.0, description="Requests per second in the long run.")
+    qps: Rate = Field(default=50.0, description="Sustained requests per second.")
     burst: Count = Field(default=100, description="Requests that may be sent at once.")
 
 
@@ -173,26 +184,36 @@ class Reading(Settings):
     """How the cluster is listed and watched."""
 
     page_size: Count = Field(default=500, description="Objects per page of a list.")
-    min_watch: Wait = Field(default=Duration("5m"), description="A watch is renewed no sooner.")
-    max_watch: Wait = Field(default=Duration("10m"), description="A watch is renewed no later.")
+    # The server ends a watch after a time between these, so that watches spread out again
+    # over the API servers, and ours do not all end together.
+    min_watch: Wait = Field(
+        default=Duration("5m"), description="Shortest time before a watch is renewed."
+    )
+    max_watch: Wait = Field(
+        default=Duration("10m"), description="Longest time before a watch is renewed."
+    )
     watch_grace: Wait = Field(
         default=Duration("15s"),
-        description="A watch that the server does not end in time is given up so much later.",
+        description="A watch that the server does not end in time is closed this much later.",
     )
+    # Bookmarks come every minute (apiserver, pkg/storage/cacher/cacher.go), but for a kind
+    # of which nothing happens only if etcd notifies progress; then a list replaces them.
     silence: Wait = Field(
         default=Duration("90s"),
-        description="A watch that is silent for so long is closed, and the kind is listed anew.",
+        description="A watch that is silent for this long is closed, and the kind is listed again.",
     )
     stale_after: Wait = Field(
         default=Duration("2m"),
-        description="Without a word from the API server for so long the cache counts as stale.",
+        description="Without any news from the API server for this long the cache is stale.",
     )
     connect_timeout: Wait = Field(
-        default=Duration("10s"), description="How long making a connection may take."
+        default=Duration("10s"), description="Timeout for opening a connection."
     )
-    backoff_min: Wait = Field(default=Duration("800ms"), description="First pause after a failure.")
+    backoff_min: Wait = Field(
+        default=Duration("800ms"), description="First backoff after a failure."
+    )
     backoff_max: Wait = Field(
-        default=Duration("30s"), description="Longest pause between failures."
+        default=Duration("30s"), description="Longest pause between attempts."
     )
 
     @model_validator(mode="after")
@@ -221,7 +242,7 @@ class Configuration(LoadSettings):
     kind: str = ""
     usage_interval: Wait = Field(default=Duration("15s"), description="How often usage is read.")
     client_connection: ClientConnection = Field(
-        default=ClientConnection(), description="How hard the API server may be asked."
+        default=ClientConnection(), description="Rate limits of requests to the API server."
     )
     reading: Reading = Field(
         default=Reading(), description="How the cluster is listed and watched."

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The kinds of value a configuration key may hold.
 
 Each alias is strict (text is never taken for a number), knows its range, and carries the
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
 from annotated_types import Ge, Gt, Le
@@ -25,7 +26,8 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
 from common.account_token import is_inside
-from common.cluster import quantity, selectors
+from common.cluster import quantities as quantity
+from common.cluster import selectors
 from common.config.durations import Duration
 
 _DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -124,7 +126,7 @@ def _url(text: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"{text} is not a URL: write http://host:port or https://host")
     if parts.username is not None or parts.password is not None:
-        raise ValueError("must not hold a password: use bearerTokenFile")
+        raise ValueError("must not contain a password: use bearerTokenFile")
     if parts.query or parts.fragment:
         raise ValueError(f"{text} has more than a path after the host")
     return text
@@ -161,6 +163,14 @@ def _pods(value: Any) -> int | str:
     raise ValueError(f"must be a number of pods from 1 or a share such as 25%, not {value}")
 
 
+def _shortlist(value: Any) -> int | str:
+    if value in ("auto", "off"):
+        return str(value)
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+        return value
+    raise ValueError(f"must be auto, off or a number of nodes from 1, not {value}")
+
+
 def _longer_than_nothing(value: Duration) -> Duration:
     if value <= 0:
         raise ValueError("must be longer than 0s")
@@ -172,15 +182,19 @@ Text = Annotated[str, Strict(), Says("text")]
 SomeText = Annotated[Text, AfterValidator(_some)]
 Count = Annotated[int, Strict(), Ge(1), Says("number from 1")]
 Percent = Annotated[float, Strict(), AllowInfNan(False), Gt(0), Le(100), Says("percent")]
-Points = Annotated[
-    float, Strict(), AllowInfNan(False), Ge(0), Le(100), Says("points of utilisation")
-]
+Points = Annotated[float, Strict(), AllowInfNan(False), Ge(0), Le(100), Says("percentage points")]
 Share = Annotated[float, Strict(), AllowInfNan(False), Gt(0), Le(1), Says("share, 0 to 1")]
 Factor = Annotated[float, Strict(), AllowInfNan(False), Gt(0), Le(100), Says("factor")]
 Rate = Annotated[float, Strict(), AllowInfNan(False), Gt(0), Says("number per second")]
 Span = Annotated[Duration, Says("duration")]
 Wait = Annotated[Duration, AfterValidator(_longer_than_nothing), Says("duration above 0s")]
+Port = Annotated[int, Strict(), Ge(0), Le(65_535), Says("port from 0 to 65535")]
 Pods = Annotated[int | str, PlainValidator(_pods, int | str), Says("number or share of pods")]
+ShortlistSize = Annotated[
+    int | str,
+    PlainValidator(_shortlist, int | Literal["auto", "off"]),
+    Says("`auto`, `off` or number of nodes"),
+]
 Selector = Annotated[Text, AfterValidator(_selector), Says("label selector")]
 LabelKey = Annotated[Text, AfterValidator(_label_key), Says("label key")]
 Amount = Annotated[Text, BeforeValidator(_spelt_out)]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Judge cases from standard input, one JSON line each; answer with one JSON line each.
 
 A case is what kube-scheduler saw, as API objects; all but the pod may be left out:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pod whose fit is judged: one that exists, or one that a controller will create.
 
 What a controller creates passes through the API server, which fills in what a template
@@ -15,16 +16,18 @@ from typing import Final, Protocol
 
 import msgspec
 
+from common.api.objects import Effect, Taint, Toleration
+from common.cache.snapshot import Snapshot
+from common.cluster.autoscalers import VpaRecord, recommended_requests
 from common.cluster.interning import EMPTY
 from common.cluster.records import UNBOUND, NodeName, Owner, PodRecord, PodUid
 from common.cluster.resources import Resources
 from common.cluster.shapes import PodShape
-from common.cluster.snapshot import Snapshot
 from common.cluster.storage import PriorityClassRecord
-from common.cluster.tolerations import Effect, Taint, Toleration, tolerated
+from common.cluster.tolerations import tolerated
 from common.cluster.workloads import WorkloadRecord
 
-NOBODY: Final = PodUid("")
+NO_UID: Final = PodUid("")
 
 _REVISION: Final = "controller-revision-hash"
 _FAILING: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
@@ -55,7 +58,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     shape: PodShape
     labels: Mapping[str, str] = EMPTY
-    uid: PodUid = NOBODY
+    uid: PodUid = NO_UID
     owner: Owner | None = None
     node_name: NodeName = UNBOUND
     """The one node that its spec asks for, past the scheduler."""
@@ -95,6 +98,9 @@ def replacement(pod: PodRecord, snapshot: Snapshot) -> Candidate:
     if controller is None:
         return _successor(Candidate.of(pod), pod)
     fresh = Candidate.next_of(controller, snapshot, name=_name_after(pod, controller))
+    vpa = snapshot.vpa_of(pod)
+    if vpa is not None:
+        return _recommended(fresh, pod, vpa, same=_same_revision(pod, controller))
     if not _same_revision(pod, controller):
         return _with_claims(fresh, pod)
     shape = msgspec.structs.replace(
@@ -106,8 +112,22 @@ def replacement(pod: PodRecord, snapshot: Snapshot) -> Candidate:
     return msgspec.structs.replace(fresh, shape=shape, labels=pod.labels, owner=pod.owner)
 
 
+def _recommended(fresh: Candidate, pod: PodRecord, vpa: VpaRecord, *, same: bool) -> Candidate:
+    """Return the pod with the requests that its VPA recommends, as admission will set them."""
+    template = fresh.shape
+    asked = recommended_requests(vpa, template.requests, template.asked_by_container)
+    shape = msgspec.structs.replace(
+        pod.shape if same else template,
+        requests=asked,
+        scored_cpu_milli=asked.cpu_milli or template.scored_cpu_milli,
+        scored_mem_bytes=asked.mem_bytes or template.scored_mem_bytes,
+    )
+    labels = pod.labels if same else fresh.labels
+    return _with_claims(msgspec.structs.replace(fresh, shape=shape, labels=labels), pod)
+
+
 def _successor(candidate: Candidate, pod: PodRecord) -> Candidate:
-    return msgspec.structs.replace(candidate, uid=NOBODY, name=f"{pod.name}-?")
+    return msgspec.structs.replace(candidate, uid=NO_UID, name=f"{pod.name}-?")
 
 
 def _name_after(pod: PodRecord, controller: WorkloadRecord) -> str:

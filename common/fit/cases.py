@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A cluster and a pod, as API objects in one JSON line, and the verdict on them.
 
 For playing a disagreement with kube-scheduler again: what it saw goes in, what we think
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from common.cluster.objects import (
+from common.api.objects import (
     Namespace,
     Node,
     Pod,
@@ -17,16 +18,16 @@ from common.cluster.objects import (
     StatefulSet,
     Wire,
 )
-from common.cluster.records import PodRecord, pod_record
-from common.cluster.shapes import shape_of
-from common.cluster.snapshot import Snapshot
-from common.cluster.state import ClusterState
-from common.cluster.storage_objects import (
+from common.api.storage import (
     CSINode,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
 )
+from common.cache.snapshot import Snapshot
+from common.cache.state import ClusterState
+from common.cluster.records import PodRecord, pod_record
+from common.cluster.shapes import shape_of
 from common.fit.candidate import Candidate
 from common.fit.index import FitIndex
 from common.fit.world import World
@@ -64,7 +65,7 @@ def verdict(case: Case) -> Verdict:
     others = sorted(set(snapshot.nodes) - set(feasible))
     return Verdict(
         feasible=list(feasible),
-        refused={name: [r.words for r in question.refusals(name)] for name in others},
+        refused={name: [r.message for r in question.rejections(name)] for name in others},
     )
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Things that could happen to a cluster, for questions about the world after them."""
 
 from __future__ import annotations

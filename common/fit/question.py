@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One pod asked about in one world.
 
 What a predicate works out about the pod once, whichever node is judged, is kept here for
@@ -20,7 +21,7 @@ from common.fit import predicates
 from common.fit.candidate import Candidate
 from common.fit.index import FitIndex
 from common.fit.index.arrays import Flags
-from common.fit.refusals import NONE, Refusals
+from common.fit.rejections import NONE, Rejections
 
 if TYPE_CHECKING:
     from common.fit.world import World
@@ -29,12 +30,12 @@ S = TypeVar("S")
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class NodeInfo:
     """A node, with pods that are taken to be there beside those that are."""
 
     row: int
     node: NodeRecord
-    guests: tuple[PodRecord, ...] = ()
+    nominated: tuple[PodRecord, ...] = ()
 
 
 class Question:
@@ -44,22 +45,22 @@ class Question:
         self.world = world
         self.pod = pod
         self.index = index
-        self._studies: dict[Callable[[Question], Any], Any] = {}  # Any: each predicate's own
+        self._prefiltered: dict[Callable[[Question], Any], Any] = {}  # Any: each predicate's own
         self._loads = -1
         self._guests: dict[NodeName, tuple[PodRecord, ...]] | None = None
 
-    def study(self, work: Callable[[Question], S]) -> S:
+    def prefilter(self, work: Callable[[Question], S]) -> S:
         """Return what a predicate finds out about the pod; worked out once."""
-        if work not in self._studies:
-            self._studies[work] = work(self)
-        return cast(S, self._studies[work])
+        if work not in self._prefiltered:
+            self._prefiltered[work] = work(self)
+        return cast(S, self._prefiltered[work])
 
-    def go(self) -> FitIndex:
-        """Bring the index to this question's world; whoever starts to judge does so first."""
+    def seek(self) -> FitIndex:
+        """Bring the index to this question's world; has to be done before nodes are judged."""
         self.index.seek(self.world.snapshot, self.world.changes)
         if self.index.loads != self._loads:
             # Rows and numbers of values may mean other things since.
-            self._studies.clear()
+            self._prefiltered.clear()
             self._loads = self.index.loads
         return self.index
 
@@ -70,16 +71,16 @@ class Question:
 
     def mask(self) -> Flags:
         """Return the rows of the nodes that can take the pod."""
-        index = self.go()
+        index = self.seek()
         mask = index.facts.alive.copy()
         for predicate in predicates.PREDICATES:
             allowed = predicate.allow(self)
             if allowed is not None:
                 mask &= allowed
-        for name, guests in self._nominated().items():
+        for name, nominated in self._nominated().items():
             row = index.facts.row_of.get(name)
             if row is not None and mask[row]:
-                mask[row] = not self._refusals(row, guests, first=True)
+                mask[row] = not self._rejections(row, nominated, first=True)
         return mask
 
     def feasible(self) -> tuple[NodeName, ...]:
@@ -88,20 +89,20 @@ class Question:
         found = (self.index.facts.nodes[row] for row in np.flatnonzero(mask))
         return tuple(sorted(node.name for node in found if node is not None))
 
-    def refusals(self, name: NodeName, *, first: bool = False) -> Refusals:
+    def rejections(self, name: NodeName, *, first: bool = False) -> Rejections:
         """Return all reasons against a node, or as the scheduler does, the first plugin's."""
-        row = self.go().facts.row_of[name]
-        guests = self._nominated().get(name, ())
-        found = self._refusals(row, guests, first=first) if guests else NONE
-        return found or self._refusals(row, (), first=first)
+        row = self.seek().facts.row_of[name]
+        nominated = self._nominated().get(name, ())
+        found = self._rejections(row, nominated, first=first) if nominated else NONE
+        return found or self._rejections(row, (), first=first)
 
-    def _refusals(self, row: int, guests: tuple[PodRecord, ...], *, first: bool) -> Refusals:
+    def _rejections(self, row: int, nominated: tuple[PodRecord, ...], *, first: bool) -> Rejections:
         node = self.index.facts.nodes[row]
         assert node is not None
-        seat = Seat(row, node, guests)
-        found: Refusals = ()
+        info = NodeInfo(row, node, nominated)
+        found: Rejections = ()
         for predicate in predicates.PREDICATES:
-            found += predicate.refuse(self, seat)
+            found += predicate.reject(self, info)
             if found and first:
                 break
         return found

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cluster, or the cluster after some changes: a value to ask questions of.
 
 world = FitIndex().world(snapshot)          # keep the index: it makes the next one cheap
@@ -9,14 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from common.cache.snapshot import Snapshot
 from common.cluster.records import NodeName
-from common.cluster.snapshot import Snapshot
 from common.fit.candidate import Candidate
 from common.fit.changes import Change
 from common.fit.index import FitIndex
 from common.fit.index.arrays import Flags
 from common.fit.question import Question
-from common.fit.refusals import Refusals
+from common.fit.rejections import Rejections
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,8 +46,8 @@ class World:
 
     def fits(self, pod: Candidate, node: NodeName) -> bool:
         """Tell whether a node can take a pod."""
-        return not self.ask(pod).refusals(node, first=True)
+        return not self.ask(pod).rejections(node, first=True)
 
-    def refusals(self, pod: Candidate, node: NodeName) -> Refusals:
+    def rejections(self, pod: Candidate, node: NodeName) -> Rejections:
         """Return every reason why a node cannot take a pod; none when it can."""
-        return self.ask(pod).refusals(node)
+        return self.ask(pod).rejections(node)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How long to wait before trying again.
 
 The ceiling doubles with every failure; the wait is drawn evenly between the floor and the
@@ -25,5 +26,5 @@ class Backoff:
         return self._rng.uniform(self._floor_s, self._ceiling_s)
 
     def reset(self) -> None:
-        """Begin anew, because something worked."""
+        """Start again from the floor after a success."""
         self._ceiling_s = self._floor_s

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One connection pool to one API server.
 
 Connections, TLS, proxies and credentials are the official client's; what goes over them
@@ -8,8 +9,7 @@ except one after a refused token. Everything that goes wrong leaves here as an e
 
 from __future__ import annotations
 
-import enum
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,34 +21,17 @@ from kubernetes.aio.client.api_client import ApiClient
 from common import __version__
 from common.clock import Clock
 from common.http_body import MIB, BodyError, BodyTooLarge, read_body, read_start
+from common.kube.api import JSON_TYPE, MAX_OBJECT_BYTES, KubeApi, Params
 from common.kube.errors import KubeconfigError, KubeError, Malformed, TooLarge, Unreachable
 from common.kube.kubeconfig import Identity, Login, log_in
 from common.kube.lines import LineSplitter
-from common.kube.resources import Resource
 from common.kube.throttle import TokenBucket
 from common.kube.translate import parse_retry_after, shortened, status_error, translated
 
-Params = Mapping[str, str | int]
-
 REQUEST_LIMIT_S: Final = 30.0
 CONNECT_LIMIT_S: Final = 10.0
-MAX_OBJECT_BYTES: Final = 16 * MIB
-"""The largest object or watch event that is read.
-
-etcd takes requests of 1.5 MiB (--max-request-bytes), and JSON spells a byte with up to six
-(`\\u0000`), so an object comes to 9 MiB at most.
-"""
 _REFUSAL_BYTES: Final = 64 << 10
 """Of an answer that says no, only the beginning is of interest."""
-_JSON: Final = "application/json"
-
-
-class PatchKind(enum.StrEnum):
-    """How a patch is to be understood; the value is its content type."""
-
-    MERGE = "application/merge-patch+json"
-    STRATEGIC = "application/strategic-merge-patch+json"
-    JSON = "application/json-patch+json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +63,7 @@ async def connect(
         await client.close()
 
 
-class KubeClient:
+class KubeClient(KubeApi):
     """Sends requests to one API server, as fast as its token bucket allows."""
 
     def __init__(self, login: Login, *, qps: float, burst: int, clock: Clock) -> None:
@@ -101,12 +84,11 @@ class KubeClient:
         path: str,
         *,
         params: Params | None = None,
-        body: Any = None,  # whatever msgspec can encode
-        content_type: str = _JSON,
+        body: Any = None,  # anything that msgspec can encode
+        content_type: str = JSON_TYPE,
         timeout_s: float | None = None,
         max_bytes: int = MAX_OBJECT_BYTES,
     ) -> bytes:
-        """Send one request and return the body of the answer; raise TooLarge beyond a size."""
         limit = aiohttp.ClientTimeout(
             total=timeout_s or REQUEST_LIMIT_S, sock_connect=CONNECT_LIMIT_S
         )
@@ -114,100 +96,29 @@ class KubeClient:
         response = await self._send(_Call(method, path, params, data, content_type, limit))
         with translated(self.server):
             async with response:
-                return await self._body(response, max_bytes)
-
-    async def get(
-        self,
-        path: str,
-        *,
-        params: Params | None = None,
-        timeout_s: float | None = None,
-        max_bytes: int = MAX_OBJECT_BYTES,
-    ) -> bytes:
-        """Read an object, a list or anything else that the server serves."""
-        return await self.request(
-            "GET", path, params=params, timeout_s=timeout_s, max_bytes=max_bytes
-        )
-
-    async def create(
-        self,
-        resource: Resource,
-        body: Any,
-        *,
-        namespace: str | None = None,
-        name: str | None = None,
-        subresource: str | None = None,
-        dry_run: bool = False,
-    ) -> bytes:
-        """Create an object, or post to a subresource of the object `name`."""
-        path = resource.path(namespace=namespace, name=name, subresource=subresource)
-        params = {"dryRun": "All"} if dry_run else None
-        return await self.request("POST", path, params=params, body=body)
-
-    async def replace(
-        self,
-        resource: Resource,
-        body: Any,
-        *,
-        name: str,
-        namespace: str | None = None,
-        subresource: str | None = None,
-    ) -> bytes:
-        """Replace an object; its resourceVersion decides whether that is still right."""
-        path = resource.path(namespace=namespace, name=name, subresource=subresource)
-        return await self.request("PUT", path, body=body)
-
-    async def patch(
-        self,
-        resource: Resource,
-        body: Any,
-        *,
-        name: str,
-        namespace: str | None = None,
-        subresource: str | None = None,
-        kind: PatchKind = PatchKind.MERGE,
-    ) -> bytes:
-        """Patch an object."""
-        path = resource.path(namespace=namespace, name=name, subresource=subresource)
-        return await self.request("PATCH", path, body=body, content_type=kind.value)
-
-    async def delete(
-        self,
-        resource: Resource,
-        *,
-        name: str,
-        namespace: str | None = None,
-        uid: str | None = None,
-        resource_version: str | None = None,
-    ) -> bytes:
-        """Delete an object, only if it is still the one with this uid and version."""
-        expected = {"uid": uid, "resourceVersion": resource_version}
-        preconditions = {key: value for key, value in expected.items() if value is not None}
-        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
-        if preconditions:
-            options["preconditions"] = preconditions
-        path = resource.path(namespace=namespace, name=name)
-        return await self.request("DELETE", path, body=options)
+                try:
+                    return await self._body(response, max_bytes)
+                except BaseException:
+                    _abort(response)
+                    raise
 
     @asynccontextmanager
     async def stream(
         self, path: str, *, params: Params, connect_s: float, silence_s: float
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Open a watch and give its lines; raise TimedOut when none comes for `silence_s`."""
-        # Uncompressed: whoever compresses a stream holds lines back until a block is full.
+        # Uncompressed: a compressor holds lines back until a block is full.
         limit = aiohttp.ClientTimeout(total=None, sock_connect=connect_s, sock_read=silence_s)
-        response = await self._send(_Call("GET", path, params, None, _JSON, limit, "identity"))
+        response = await self._send(_Call("GET", path, params, None, JSON_TYPE, limit, "identity"))
         lines = self._lines(response)
         try:
             yield lines
         finally:
             await lines.aclose()
-            # Not released: the rest of an endless answer would have to be read first.
-            response.close()
+            _abort(response)
 
     async def _lines(self, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
         if _encoding(response) not in ("", "identity"):
-            raise Malformed(f"{self.server} packed a stream though it was asked not to")
+            raise Malformed(f"{self.server} compressed a watch although it was asked not to")
         splitter = LineSplitter(MAX_OBJECT_BYTES)
         chunks = response.content.iter_any()
         while True:
@@ -244,7 +155,7 @@ class KubeClient:
             call.path,
             query_params=list((call.params or {}).items()),
             header_params={
-                "Accept": _JSON,
+                "Accept": JSON_TYPE,
                 "Accept-Encoding": call.encoding,
                 "Content-Type": call.content_type,
             },
@@ -293,9 +204,24 @@ class KubeClient:
                 body = await read_start(chunks, encoding, _REFUSAL_BYTES)
         if response.status < 300:
             said = shortened(body.decode("utf-8", "replace"))
-            return Malformed(f"{self.server} answered with a web page, not as an API: {said}")
+            return Malformed(
+                f"{self.server} answered with a web page, not as an API server: {said}"
+            )
         wait_s = parse_retry_after(response.headers, self._clock.now())
         return status_error(response.status, body, retry_after_s=wait_s)
+
+
+def _abort(response: aiohttp.ClientResponse) -> None:
+    """Give up an answer that was not read to its end.
+
+    Not released: the rest, which may be endless, would have to be read first. Not closed either:
+    TLS then waits for the server to say goodbye, and a program that ends meanwhile, as a command
+    does, would leave the socket open.
+    """
+    connection = response.connection
+    if connection is not None and connection.transport is not None:
+        connection.transport.abort()
+    response.close()
 
 
 def _encoding(response: aiohttp.ClientResponse) -> str:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pages of a list and lines of a watch, and the objects inside.
 
 Envelope and content are decoded apart, so that an object which is not what its type

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What can go wrong when talking to an API server.
 
 Foreign errors (aiohttp, ssl, the official client) are translated here, once; nothing

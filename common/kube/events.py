@@ -1,9 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
 """Events for people who run `kubectl describe` or `kubectl events` (`events.k8s.io/v1`).
 
-Recording is a courtesy and must never hurt: `record` only notes what happened, it neither
-waits nor raises; one background task, `run`, does the talking. All memory is bounded. When
-the queue is full the oldest entry goes, because people ask what happened just now; whatever
-is not told is counted.
+Recording must never disturb the program: `record` only queues what happened, it neither
+waits nor raises; one background task, `run`, writes to the API server. All memory is bounded.
+When the queue is full the oldest entry is dropped, because people ask what happened just now;
+every dropped Event is counted.
 
 The same thing happening again is not a new Event but a `series` on the first one, as
 client-go does it (tools/events/event_broadcaster.go): the first repeat is written at once
@@ -20,14 +21,15 @@ import asyncio
 import random
 import re
 from collections import deque
-from collections.abc import Awaitable, Coroutine
-from dataclasses import dataclass
-from typing import Any, Final, Literal, Protocol, get_args
+from collections.abc import Awaitable
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, get_args
 
 import structlog
 
+from common.api.contract import GROUP
 from common.clock import Clock, within
-from common.contract import GROUP
+from common.kube.api import KubeApi
 from common.kube.backoff import Backoff
 from common.kube.errors import (
     FINAL,
@@ -39,7 +41,7 @@ from common.kube.errors import (
     NotFound,
     TimedOut,
 )
-from common.kube.resources import EVENTS, Resource
+from common.kube.resources import EVENTS
 from common.kube.timestamps import micro_time
 from common.metrics import Metrics
 from common.visible import visible
@@ -54,13 +56,15 @@ WORD_BYTES: Final = 128  # of reason, action and reportingInstance
 NAME_CHARACTERS: Final = 253
 
 _FINAL: Final = (*FINAL, Gone)
+_BACKOFF_MIN_S: Final = 0.5
+_BACKOFF_MAX_S: Final = 10.0
 _LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN: Final = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EventSettings:
-    """How much is remembered, how often it is told, and how long it is tried."""
+class EventLimits:
+    """How much is kept in memory, how often series are written, and how long it is tried."""
 
     queue_size: int = 1000
     remembered: int = 4096
@@ -68,8 +72,6 @@ class EventSettings:
     finish_after_s: float = 360.0
     request_s: float = 5.0
     tries: int = 6
-    backoff_min_s: float = 0.5
-    backoff_max_s: float = 10.0
     drain_s: float = 2.0
 
 
@@ -114,17 +116,17 @@ class Happening:
 
 @dataclass(slots=True)
 class Series:
-    """One Event and how often it happened; `told` of these are written or given up."""
+    """One Event and how often it happened; `written` of these are written or dropped."""
 
     what: Happening
     name: str
     first_s: float
     last_s: float
     idle_since_s: float
-    count: int = 1
-    told: int = 0
-    exists: bool = False
-    queued: bool = False
+    count: int = field(default=1, init=False)
+    written: int = field(default=0, init=False)
+    exists: bool = field(default=False, init=False)
+    queued: bool = field(default=False, init=False)
 
     def repeat(self, *, now_s: float, monotonic_s: float) -> None:
         """Count one more."""
@@ -141,7 +143,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Reporter:
-    """Who speaks."""
+    """The program and the process that report."""
 
     program: str
     identity: str
@@ -182,43 +184,31 @@ def event_name(subject: str, tail: int) -> str:
     return (head if _SUBDOMAIN.fullmatch(head) else "object") + ending
 
 
-class EventClient(Protocol):
-    """The part of `KubeClient` that recording needs."""
-
-    def create(
-        self, resource: Resource, body: Any, *, namespace: str
-    ) -> Coroutine[Any, Any, bytes]: ...
-
-    def patch(
-        self, resource: Resource, body: Any, *, name: str, namespace: str
-    ) -> Coroutine[Any, Any, bytes]: ...
-
-
 class Recorder:
-    """Takes notes at once and tells the API server when it can."""
+    """Queues Events at once and writes them in the background."""
 
     def __init__(
         self,
-        client: EventClient,
+        client: KubeApi,
         *,
         program: str,
         identity: str,
-        settings: EventSettings,
+        limits: EventLimits,
         clock: Clock,
         metrics: Metrics,
         rng: random.Random,
     ) -> None:
         self._client = client
         self._reporter = Reporter(program, identity)
-        self._settings = settings
+        self._limits = limits
         self._clock = clock
         self._rng = rng
         self._series: dict[Happening, Series] = {}  # the one longest without a repeat is first
         self._queue: deque[Series] = deque()
         self._work = asyncio.Event()
-        self._said_forbidden = False
+        self._logged_forbidden = False
         dropped = metrics.counter(
-            "events_dropped_total", "Events that could not be told.", ("cause",)
+            "events_dropped_total", "Events that were not recorded.", ("cause",)
         )
         self._dropped = {cause: dropped.labels(cause) for cause in get_args(_Cause)}
 
@@ -232,23 +222,40 @@ class Recorder:
         action: str,
         related: ObjectRef | None = None,
     ) -> None:
-        """Note that something happened; returns at once and never raises."""
-        what = Happening(regarding, type_, reason, note, action, related)
-        series = self._counted(what)
-        self._series[what] = series
-        if len(self._series) > self._settings.remembered:
-            del self._series[next(iter(self._series))]
+        """Queue an Event; returns at once and never raises."""
+        series = self._remembered(Happening(regarding, type_, reason, note, action, related))
         if series.count <= 2:
             self._enqueue(series)
 
+    async def record_now(
+        self,
+        *,
+        regarding: ObjectRef,
+        type_: EventType,
+        reason: str,
+        note: str,
+        action: str,
+        related: ObjectRef | None = None,
+    ) -> None:
+        """Write an Event before returning, in a single try; a failure is logged and counted."""
+        series = self._remembered(Happening(regarding, type_, reason, note, action, related))
+        await self._write(series, tries=1)
+
     async def run(self) -> None:
-        """Tell what is recorded, for ever; when cancelled, tell the rest within `drain_s`."""
+        """Write what is recorded, for ever; when canceled, write the rest within `drain_s`."""
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._tell_all())
+                group.create_task(self._write_all())
                 group.create_task(self._sweep())
         finally:
             await self._drain()
+
+    def _remembered(self, what: Happening) -> Series:
+        series = self._counted(what)
+        self._series[what] = series
+        if len(self._series) > self._limits.remembered:
+            del self._series[next(iter(self._series))]
+        return series
 
     def _counted(self, what: Happening) -> Series:
         now_s, monotonic_s = self._clock.now(), self._clock.monotonic()
@@ -260,12 +267,12 @@ class Recorder:
         return series
 
     def _finished(self, series: Series) -> bool:
-        return self._clock.monotonic() - series.idle_since_s >= self._settings.finish_after_s
+        return self._clock.monotonic() - series.idle_since_s >= self._limits.finish_after_s
 
     def _enqueue(self, series: Series) -> None:
         if series.queued:
             return
-        if len(self._queue) >= self._settings.queue_size:
+        if len(self._queue) >= self._limits.queue_size:
             self._drop(self._queue.popleft(), "overflow")
         series.queued = True
         self._queue.append(series)
@@ -273,44 +280,44 @@ class Recorder:
 
     def _drop(self, series: Series, cause: _Cause) -> None:
         series.queued = False
-        series.told = series.count
+        series.written = series.count
         self._dropped[cause].inc()
 
-    async def _tell_all(self) -> None:
+    async def _write_all(self) -> None:
         while True:
             while self._queue:
-                await self._tell(self._queue.popleft(), tries=self._settings.tries)
+                await self._write(self._queue.popleft(), tries=self._limits.tries)
             self._work.clear()
             await self._work.wait()
 
     async def _sweep(self) -> None:
-        """Tell new counts and forget what is over, once per interval."""
+        """Write new counts and forget finished series, once per interval."""
         while True:
-            await self._clock.sleep(self._settings.update_every_s)
-            self._enqueue_untold()
+            await self._clock.sleep(self._limits.update_every_s)
+            self._enqueue_unwritten()
             over = [s for s in self._series.values() if self._finished(s) and not s.queued]
             for series in over:
                 del self._series[series.what]
 
-    def _enqueue_untold(self) -> None:
+    def _enqueue_unwritten(self) -> None:
         for series in self._series.values():
-            if series.count > series.told:
+            if series.count > series.written:
                 self._enqueue(series)
 
     async def _drain(self) -> None:
-        self._enqueue_untold()
+        self._enqueue_unwritten()
         try:
-            await within(self._clock, self._settings.drain_s, self._tell_rest())
+            await within(self._clock, self._limits.drain_s, self._write_rest())
         except TimeoutError:
-            log.warning("events not told before the end", count=len(self._queue))
+            log.warning("events dropped at shutdown", count=len(self._queue))
             while self._queue:
                 self._drop(self._queue.popleft(), "shutdown")
 
-    async def _tell_rest(self) -> None:
+    async def _write_rest(self) -> None:
         while self._queue:
-            await self._tell(self._queue.popleft(), tries=1)
+            await self._write(self._queue.popleft(), tries=1)
 
-    async def _tell(self, series: Series, *, tries: int) -> None:
+    async def _write(self, series: Series, *, tries: int) -> None:
         series.queued = False
         try:
             await self._deliver(series, tries)
@@ -319,14 +326,14 @@ class Recorder:
             raise
         except _FINAL as error:
             self._drop(series, "refused")
-            self._say_refused(series, error)
+            self._log_rejected(series, error)
         except KubeError as error:
             self._drop(series, "gave_up")
-            log.warning("event not told", kind=series.what.regarding.kind, error=str(error))
+            log.warning("event not recorded", kind=series.what.regarding.kind, error=str(error))
         except Exception:
-            # Whatever one odd event does, the others are told and the program lives.
+            # One event that fails unexpectedly must stop neither the others nor the program.
             self._drop(series, "defect")
-            log.exception("event not told", kind=series.what.regarding.kind)
+            log.exception("event not recorded", kind=series.what.regarding.kind)
 
     def _put_back(self, series: Series) -> None:
         if not series.queued:
@@ -334,17 +341,14 @@ class Recorder:
             self._queue.appendleft(series)
 
     async def _deliver(self, series: Series, tries: int) -> None:
-        settings = self._settings
-        backoff = Backoff(
-            floor_s=settings.backoff_min_s, cap_s=settings.backoff_max_s, rng=self._rng
-        )
+        backoff = Backoff(floor_s=_BACKOFF_MIN_S, cap_s=_BACKOFF_MAX_S, rng=self._rng)
         for _ in range(1, tries):
             try:
                 return await self._send(series)
             except _FINAL:
                 raise
             except KubeError as error:
-                asked_s = min(_retry_after_s(error), settings.backoff_max_s)
+                asked_s = min(_retry_after_s(error), _BACKOFF_MAX_S)
                 await self._clock.sleep(max(asked_s, backoff.next_s()))
         await self._send(series)
 
@@ -353,42 +357,43 @@ class Recorder:
         if not (series.exists and await self._patched(series)):
             await self._create(series)
         series.exists = True
-        series.told = count
+        series.written = count
 
     async def _create(self, series: Series) -> None:
         body = self._reporter.event(series)
         try:
             await self._call(self._client.create(EVENTS, body, namespace=series.what.namespace))
         except AlreadyExists:
-            # An earlier try of ours came through and only its answer was lost.
+            # An earlier attempt of ours succeeded and only its response was lost.
             if series.count > 1:
                 await self._patched(series)
 
     async def _patched(self, series: Series) -> bool:
-        """Update the series; tell whether there still was an Event to update."""
-        place = {"name": series.name, "namespace": series.what.namespace}
+        """Update the series; return whether its Event still exists."""
+        namespace = series.what.namespace
+        patch = self._client.patch(EVENTS, series.wire(), name=series.name, namespace=namespace)
         try:
-            await self._call(self._client.patch(EVENTS, series.wire(), **place))
+            await self._call(patch)
         except NotFound:
             return False
         return True
 
     async def _call(self, call: Awaitable[bytes]) -> None:
-        limit_s = self._settings.request_s
+        limit_s = self._limits.request_s
         try:
             await within(self._clock, limit_s, call)
         except TimeoutError as error:
             raise TimedOut(f"no answer about an event within {limit_s:g} s") from error
 
-    def _say_refused(self, series: Series, error: ApiError) -> None:
+    def _log_rejected(self, series: Series, error: ApiError) -> None:
         say = log.warning
         if isinstance(error, Forbidden):
             # Every event would repeat the same sentence; in a namespace on its way out a
             # refusal is nothing to report.
-            quiet = self._said_forbidden or error.has_cause("NamespaceTerminating")
+            quiet = self._logged_forbidden or error.has_cause("NamespaceTerminating")
             say = log.debug if quiet else log.warning
-            self._said_forbidden = self._said_forbidden or not quiet
-        say("event refused", kind=series.what.regarding.kind, error=error.message)
+            self._logged_forbidden = self._logged_forbidden or not quiet
+        say("event rejected", kind=series.what.regarding.kind, error=error.message)
 
 
 def _retry_after_s(error: KubeError) -> float:

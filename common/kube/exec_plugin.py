@@ -1,7 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs the programs that hand out credentials (`exec` in a kubeconfig).
 
 Command line and environment are read by the official client. Running is ours, because a
-plugin that waits for somebody at a keyboard must be ended, with everything it started,
+plugin that waits for keyboard input must be ended, with everything it started,
 and because what it says on stderr is what people need to read.
 """
 

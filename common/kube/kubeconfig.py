@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Finding the cluster, and staying logged in to it.
 
 The official client reads kubeconfigs and service accounts and runs exec plugins; here
@@ -56,7 +57,7 @@ Identity = tuple[str | None, Certificate | None]
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What outside of the flags decides which cluster is meant."""
+    """What decides about the cluster besides the flags."""
 
     environ: Mapping[str, str]
     home: Path
@@ -95,7 +96,7 @@ def _choose(flag: str | None, context: str | None, around: Surroundings, clock: 
     if around.home.exists():
         return _from_files(str(around.home), [str(around.home)], context, clock)
     raise KubeconfigError(
-        "no cluster to talk to: --kubeconfig is not given; KUBECONFIG is not set; "
+        "no cluster configured: --kubeconfig is not given; KUBECONFIG is not set; "
         f"in-cluster: {missing}; {around.home} does not exist"
     )
 
@@ -211,7 +212,7 @@ class Login:
 
     @property
     def certificate(self) -> Certificate | None:
-        """Return which client certificate is meant now, and of when."""
+        """Return the current client certificate, and when it was written."""
         path = self.configuration.cert_file
         return (path, _changed_at(path)) if path else None
 
@@ -226,7 +227,7 @@ class Login:
 
     @property
     def identity(self) -> Identity:
-        """Return as whom a request would be sent now."""
+        """Return the identity that a request would have now."""
         return self.token, self.certificate
 
     async def renew(self, refused: Identity) -> bool:

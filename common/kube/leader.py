@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who may act: leader election on a `coordination.k8s.io/v1` Lease.
 
 The rules are client-go's (tools/leaderelection/leaderelection.go), so our electors and Go's
@@ -5,18 +6,18 @@ understand each other's Leases. What must never break: **no two electors lead at
 when the API server stalls, clocks disagree or this process was frozen. It follows from three
 rules, each of which counts on the safe side:
 
-- A leader stops `renew_deadline_s` after it *sent* its last successful renewal. `is_leader`
+- A leader stops `renewDeadline` after it *sent* its last successful renewal. `is_leader`
   asks the monotonic clock each time; no task has to run for it to turn false.
-- A contender takes over `lease_duration_s` after it first *saw* the newest version of the
+- A contender takes over `leaseDuration` after it first *saw* the newest version of the
   Lease, by its own monotonic clock. The times in the Lease are for people only. Any new
   resourceVersion counts as a sign of life (client-go compares the record, and robs a leader
   whose wall clock stands still).
 - Every write names the resourceVersion it was decided on. A request that was stalled for
-  minutes and is carried out after all changes nothing once somebody else has written.
+  minutes and is carried out after all changes nothing once another has written.
 
-So a leader is out at least `lease_duration_s - renew_deadline_s` before its successor is in,
+So a leader is out at least `leaseDuration - renewDeadline` before its successor is in,
 as long as their clocks do not differ in speed by more than that leaves room for (a half, with
-the defaults). One hole remains, as in client-go: if somebody deletes the Lease, a contender
+the defaults). One hole remains, as in client-go: if the Lease is deleted, a contender
 that has just started knows nothing of the holder; one that saw the holder waits for it.
 
 The work of a leader ends before its Lease is released, and is covered by renewals until then.
@@ -29,17 +30,19 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 import structlog
 
 from common.clock import Clock, within
+from common.config.leader_election import JITTER, LeaderElection
+from common.kube.api import KubeApi
 from common.kube.errors import Conflict, KubeError, Malformed, NotFound, TimedOut
-from common.kube.resources import LEASES, Resource
+from common.kube.resources import LEASES
 from common.kube.timestamps import micro_time
 from common.metrics import Metrics
 from common.null_json import UNDECODABLE, JsonDecoder
@@ -48,30 +51,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 T = TypeVar("T")
 
-JITTER: Final = 1.2
 _NEVER: Final = -math.inf
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ElectionSettings:
-    """How fast a lost leader is replaced, and how much an election costs the API server."""
-
-    lease_duration_s: float = 15.0
-    renew_deadline_s: float = 10.0
-    retry_period_s: float = 2.0
-
-    def __post_init__(self) -> None:
-        if not self.retry_period_s > 0:
-            raise ValueError("the retry period must be longer than nothing")
-        if not self.renew_deadline_s > JITTER * self.retry_period_s:
-            raise ValueError(f"the renew deadline must be longer than {JITTER} retry periods")
-        if not math.inf > self.lease_duration_s > self.renew_deadline_s:
-            raise ValueError("the lease duration must be longer than the renew deadline")
-
-    @property
-    def written_duration_s(self) -> int:
-        """The duration as a Lease holds it: whole seconds, never shorter than meant."""
-        return math.ceil(self.lease_duration_s)
 
 
 class LeaseSpec(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -108,7 +88,7 @@ class Sighting:
 
     @property
     def holder(self) -> str:
-        """Who holds it; empty if nobody does."""
+        """Who holds it; empty if it is free."""
         return self.spec.holder_identity or ""
 
 
@@ -120,10 +100,10 @@ class Step(Enum):
     REPLACE = "replace"
 
 
-def look_at(before: Sighting, lease: Lease | None, now_s: float) -> Sighting:
+def observe(before: Sighting, lease: Lease | None, now_s: float) -> Sighting:
     """Return what is known after a read that found `lease`, or found none."""
     if lease is None:
-        # Whoever held it may not know yet that it is gone, so holder and time stay.
+        # Its holder may not know yet that it is gone, so holder and time stay.
         return replace(before, metadata={})
     seen = Sighting(lease.metadata, lease.spec, now_s)
     return before if seen.version == before.version else seen
@@ -152,7 +132,7 @@ def claim(seen: Sighting, *, identity: str, duration_s: int, stamp: str) -> Leas
 
 
 def release(seen: Sighting, *, stamp: str) -> LeaseSpec:
-    """Return the record of a Lease that anybody may take at once."""
+    """Return the record of a Lease that any elector may take at once."""
     return LeaseSpec(
         holder_identity="",
         lease_duration_seconds=1,
@@ -162,18 +142,9 @@ def release(seen: Sighting, *, stamp: str) -> LeaseSpec:
     )
 
 
-class LeaseClient(Protocol):
-    """The part of `KubeClient` that an election needs."""
-
-    def get(self, path: str) -> Coroutine[Any, Any, bytes]: ...
-
-    def create(
-        self, resource: Resource, body: Any, *, namespace: str
-    ) -> Coroutine[Any, Any, bytes]: ...
-
-    def replace(
-        self, resource: Resource, body: Any, *, name: str, namespace: str
-    ) -> Coroutine[Any, Any, bytes]: ...
+def written_duration_s(election: LeaderElection) -> int:
+    """Return the duration as a Lease holds it: whole seconds, never shorter than configured."""
+    return math.ceil(election.lease_duration)
 
 
 class Elector:
@@ -181,12 +152,11 @@ class Elector:
 
     def __init__(
         self,
-        client: LeaseClient,
+        client: KubeApi,
+        election: LeaderElection,
         *,
         namespace: str,
-        name: str,
         identity: str,
-        settings: ElectionSettings,
         clock: Clock,
         metrics: Metrics,
         rng: random.Random,
@@ -196,17 +166,14 @@ class Elector:
         self.namespace: Final = namespace
         self.identity: Final = identity
         self._client = client
-        self._name = name
-        self._settings = settings
+        self._election = election
         self._clock = clock
         self._rng = rng
-        self._log = log.bind(lease=f"{namespace}/{name}", identity=identity)
+        self._log = log.bind(lease=f"{namespace}/{election.name}", identity=identity)
         self._decoder = JsonDecoder(Lease)
         self._seen = Sighting()
         self._leads_until_s = _NEVER
-        self._leading = asyncio.Event()
-        self._lost = asyncio.Event()
-        self._lost.set()
+        self._leading = False
         self._complaint = ""
         self._stood_by_for: str | None = None
         # Asked at each scrape, so that it is right even when nothing here gets to run.
@@ -214,10 +181,10 @@ class Elector:
             lambda: float(self.is_leader)
         )
         self._holders = metrics.gauge(
-            "lease_holder", "1 for whom the Lease names as its holder.", ("holder",)
+            "lease_holder", "1 for the current holder of the Lease.", ("holder",)
         )
         transitions = metrics.counter(
-            "leader_transitions_total", "How often this process won or lost the lead.", ("to",)
+            "leader_transitions_total", "How often this process gained or lost leadership.", ("to",)
         )
         self._won_total = transitions.labels("leading")
         self._lost_total = transitions.labels("waiting")
@@ -232,23 +199,15 @@ class Elector:
         """Who holds the Lease, as last seen."""
         return self._seen.holder or None
 
-    async def wait_leading(self) -> None:
-        """Return once we lead."""
-        await self._leading.wait()
-
-    async def wait_lost(self) -> None:
-        """Return once we do not lead."""
-        await self._lost.wait()
-
     async def run(self) -> None:
-        """Acquire and renew for ever; release when cancelled."""
+        """Acquire and renew for ever; release when canceled."""
         await self.lead(asyncio.Event().wait)
 
     async def lead(self, work: Callable[[], Awaitable[T]]) -> T:
         """Run `work` whenever we lead and return its result once it ends by itself.
 
-        It is cancelled at once when the lead is lost and started afresh when it is won
-        again. When this call is cancelled, or the work ends, the Lease is released.
+        It is canceled at once when the lead is lost and started again when it is won
+        back. When this call is canceled, or the work ends, the Lease is released.
         """
         while True:
             await self._acquire()
@@ -257,7 +216,7 @@ class Elector:
                 return worker.result()
 
     async def _acquire(self) -> None:
-        pause_s = self._settings.retry_period_s
+        pause_s = self._election.retry_period
         await self._attempt()
         while not self.is_leader:
             await self._clock.sleep(pause_s * (1 + JITTER * self._rng.random()))
@@ -290,7 +249,7 @@ class Elector:
 
     async def _renew(self) -> None:
         while self.is_leader:
-            await self._clock.sleep(self._settings.retry_period_s)
+            await self._clock.sleep(self._election.retry_period)
             await self._attempt()
 
     async def _expire(self) -> None:
@@ -303,7 +262,7 @@ class Elector:
             await self._write_if_free()
             self._complaint = ""
         except Conflict as error:
-            self._log.debug("lost the race for the lease", error=str(error))
+            self._log.debug("lease taken by another process", error=str(error))
         except KubeError as error:
             self._complain(error)
 
@@ -312,13 +271,13 @@ class Elector:
             try:
                 return await self._claim()
             except (Conflict, NotFound):
-                # An earlier renewal of ours whose answer was lost, or somebody else's doing.
+                # An earlier renewal of ours whose response was lost, or a write of another.
                 pass
-        await self._look()
+        await self._read()
         await self._claim()
 
-    async def _look(self) -> None:
-        path = LEASES.path(namespace=self.namespace, name=self._name)
+    async def _read(self) -> None:
+        path = LEASES.path(namespace=self.namespace, name=self._election.name)
         try:
             lease = await self._call(self._client.get(path))
         except NotFound:
@@ -326,11 +285,12 @@ class Elector:
         self._see(lease)
 
     async def _claim(self) -> None:
-        settings, now_s = self._settings, self._clock.monotonic()
+        now_s = self._clock.monotonic()
+        duration_s = written_duration_s(self._election)
         step = decide(
             self._seen,
             identity=self.identity,
-            default_duration_s=settings.written_duration_s,
+            default_duration_s=duration_s,
             now_s=now_s,
         )
         if step is Step.WAIT:
@@ -339,17 +299,17 @@ class Elector:
             claim(
                 self._seen,
                 identity=self.identity,
-                duration_s=settings.written_duration_s,
+                duration_s=duration_s,
                 stamp=micro_time(self._clock.now()),
             )
         )
-        # Counted from before the request: nobody can have seen it earlier than that.
-        self._leads_until_s = now_s + settings.renew_deadline_s
+        # Counted from before the request: no one can have seen it earlier than that.
+        self._leads_until_s = now_s + self._election.renew_deadline
         if self.is_leader:
             self._step_up()
 
     async def _write(self, spec: LeaseSpec) -> None:
-        where = {"namespace": self.namespace, "name": self._name}
+        where = {"namespace": self.namespace, "name": self._election.name}
         lease = Lease({**self._seen.metadata, **where}, spec)
         if self._seen.version:
             call = self._client.replace(LEASES, lease, **where)
@@ -360,7 +320,7 @@ class Elector:
     async def _call(self, call: Awaitable[bytes]) -> Lease:
         # Half of the deadline: one request that hangs must not cost us the lead
         # (client-go does the same in resourcelock/interface.go).
-        limit_s = self._settings.renew_deadline_s / 2
+        limit_s = self._election.renew_deadline / 2
         try:
             return self._decoder.decode(await within(self._clock, limit_s, call))
         except TimeoutError as error:
@@ -370,10 +330,10 @@ class Elector:
 
     def _see(self, lease: Lease | None) -> None:
         before = self.holder
-        self._seen = look_at(self._seen, lease, self._clock.monotonic())
+        self._seen = observe(self._seen, lease, self._clock.monotonic())
         if self.holder == before:
             return
-        self._log.info("lease holder seen", holder=self.holder)
+        self._log.info("lease holder changed", holder=self.holder)
         if before is not None:
             self._holders.remove(before)
         if self.holder is not None:
@@ -386,7 +346,7 @@ class Elector:
         self._step_down("stopping")
         if released:
             try:
-                await within(self._clock, self._settings.renew_deadline_s / 2, self._release())
+                await within(self._clock, self._election.renew_deadline / 2, self._release())
             except (KubeError, TimeoutError) as error:
                 self._log.warning("lease not released", error=str(error))
 
@@ -394,8 +354,8 @@ class Elector:
         try:
             await self._write(release(self._seen, stamp=micro_time(self._clock.now())))
         except Conflict:
-            # A renewal that was cancelled under way may have been carried out.
-            await self._look()
+            # A renewal that was canceled under way may have been carried out.
+            await self._read()
             if self.holder == self.identity:
                 await self._write(release(self._seen, stamp=micro_time(self._clock.now())))
 
@@ -408,24 +368,22 @@ class Elector:
 
     def _step_up(self) -> None:
         self._stood_by_for = None
-        if not self._leading.is_set():
-            self._leading.set()
-            self._lost.clear()
+        if not self._leading:
+            self._leading = True
             self._won_total.inc()
             self._log.info("leading")
 
     def _step_down(self, why: str) -> None:
         self._leads_until_s = _NEVER
-        if self._leading.is_set():
-            self._leading.clear()
-            self._lost.set()
+        if self._leading:
+            self._leading = False
             self._lost_total.inc()
             self._log.info("no longer leading", why=why)
 
     def _complain(self, error: KubeError) -> None:
         if str(error) != self._complaint:
             self._complaint = str(error)
-            self._log.warning("lease out of reach", error=self._complaint)
+            self._log.warning("lease not renewed", error=self._complaint)
 
 
 async def _run(work: Callable[[], Awaitable[T]]) -> T:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cuts a byte stream into lines of any length.
 
 A watch is one JSON object a line, and an object may be larger than any buffer. Pieces are

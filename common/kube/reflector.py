@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keeps a sink in step with one kind of object, for ever.
 
 A paged list fills the sink, a watch keeps it current, and whatever breaks is taken up
@@ -14,15 +15,16 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Final, Generic, Protocol, TypeVar
 
 import structlog
 
 from common.clock import Clock, within
+from common.config import Reading
 from common.http_body import MIB
+from common.kube.api import KubeApi, Params
 from common.kube.backoff import Backoff
-from common.kube.client import KubeClient, Params
 from common.kube.envelopes import (
     Broken,
     ObjectDecoder,
@@ -51,6 +53,7 @@ from common.kube.errors import (
 from common.kube.resources import Resource
 from common.kube.translate import status_error
 from common.metrics import Metrics
+from common.turns import Turns
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -58,6 +61,8 @@ T_contra = TypeVar("T_contra", bound=WireObject, contravariant=True)
 
 # A server that asks for more than this is mistaken, or does not want us at all.
 _LONGEST_RETRY_AFTER_S: Final = 300.0
+AT_ONCE: Final = 50
+"""How many objects of a list are taken in before others have their turn on the event loop."""
 MAX_PAGE_BYTES: Final = 64 * MIB
 """The largest page of a list that is read; one that is larger is asked for in smaller pages.
 
@@ -102,32 +107,23 @@ class Sink(Protocol[T_contra]):
 
 
 @dataclass(frozen=True, slots=True)
-class ReflectorSettings:
-    """How patient a reflector is, and what it reads."""
+class ListWatch(Generic[T]):
+    """Which objects are listed and watched, and how they are decoded."""
 
-    page_size: int = 500
-    # The server ends a watch after a time between these, so that watches spread out again
-    # over the API servers, and ours do not all end together.
-    min_watch_s: float = 300.0
-    max_watch_s: float = 600.0
-    watch_grace_s: float = 15.0
-    # Bookmarks come every minute (apiserver, pkg/storage/cacher/cacher.go), but for a kind
-    # of which nothing happens only if etcd notifies progress; then a list replaces them.
-    silence_s: float = 90.0
-    stale_after_s: float = 120.0
-    backoff_min_s: float = 0.8
-    backoff_max_s: float = 30.0
-    connect_s: float = 10.0
+    resource: Resource
+    type_: type[T]
+    _: KW_ONLY
     namespace: str = ""
+    """The only one that is read; empty for all."""
     field_selector: str = ""
-    label_selector: str = ""
     install: str = ""
-    """The command that makes the kind known to the server; empty for built-in kinds."""
+    """The command that installs its CRD; empty for built-in kinds."""
+    dispensable: bool = False
+    """Nothing waits for it: it may not be defined, and may not be readable."""
 
     def selection(self) -> dict[str, str | int]:
-        """Return the parameters that choose objects."""
-        chosen = {"fieldSelector": self.field_selector, "labelSelector": self.label_selector}
-        return {key: value for key, value in chosen.items() if value}
+        """Return the parameters that select objects."""
+        return {"fieldSelector": self.field_selector} if self.field_selector else {}
 
 
 @dataclass(slots=True)
@@ -146,35 +142,36 @@ class Reflector(Generic[T]):
 
     def __init__(
         self,
-        client: KubeClient,
-        resource: Resource,
-        type_: type[T],
+        client: KubeApi,
+        source: ListWatch[T],
         sink: Sink[T],
         *,
-        settings: ReflectorSettings,
+        reading: Reading,
         clock: Clock,
         metrics: Metrics,
         rng: random.Random,
     ) -> None:
-        self.resource: Final = resource
+        self.resource: Final = source.resource
         self._client = client
-        self._path = resource.path(namespace=settings.namespace or None)
-        self._decoder = ObjectDecoder(type_)
+        self._source = source
+        self._path = source.resource.path(namespace=source.namespace or None)
+        self._decoder = ObjectDecoder(source.type_)
         self._sink = sink
-        self._settings = settings
+        self._reading = reading
         self._clock = clock
         self._rng = rng
-        self._backoff = Backoff(
-            floor_s=settings.backoff_min_s, cap_s=settings.backoff_max_s, rng=rng
-        )
-        self._figures = _Figures(metrics, resource.kind, self)
+        self._backoff = Backoff(floor_s=reading.backoff_min, cap_s=reading.backoff_max, rng=rng)
+        self._figures = _Figures(metrics, source.resource.kind, self)
         self._version = ""
         self._listed = False
         self._absent = False
+        self._turns = Turns()
         self._must_list = True
-        self._listing = _Listing(settings.page_size)
+        self._listing = _Listing(reading.page_size)
         self._heard_at = clock.monotonic()
         self._heard_something = asyncio.Event()
+        self._watching = False
+        self._watched_at = clock.monotonic()
         self.last_unreachable_s = float("-inf")
         """When the server last gave no proper answer, on the monotonic clock."""
         self._trouble = ""
@@ -188,7 +185,7 @@ class Reflector(Generic[T]):
     @property
     def synced(self) -> bool:
         """Tell whether the sink holds a whole list that is not stale."""
-        return self._listed and self.staleness_s() <= self._settings.stale_after_s
+        return self._listed and self.staleness_s() <= self._reading.stale_after
 
     @property
     def absent(self) -> bool:
@@ -204,6 +201,10 @@ class Reflector(Generic[T]):
         """Return how long ago the server was last heard."""
         return self._clock.monotonic() - self._heard_at
 
+    def unwatched_s(self) -> float:
+        """Return for how long no watch has been open; changes since then are not known."""
+        return 0.0 if self._watching else self._clock.monotonic() - self._watched_at
+
     async def wait_synced(self) -> None:
         """Return when `synced` is true."""
         while not self.synced:
@@ -211,7 +212,7 @@ class Reflector(Generic[T]):
             await self._heard_something.wait()
 
     async def run(self) -> None:
-        """List and watch until cancelled."""
+        """List and watch until canceled."""
         while True:
             pause_s = await self._turn()
             if pause_s > 0:
@@ -228,45 +229,56 @@ class Reflector(Generic[T]):
         except Exception:
             # The sink may have taken half of an event: only a list makes it whole again.
             self._must_list = True
-            self._listing = _Listing(self._settings.page_size)
+            self._listing = _Listing(self._reading.page_size)
             self._figures.error("Unexpected")
             log.exception("reflector failed", kind=self.resource.kind)
             return self._backoff.next_s()
 
     async def _list(self) -> None:
         listing = self._listing
+        body = await self._page_body(listing)
         while True:
-            body = await self._page_body(listing)
-            if body is None:
-                continue
             page = self._decoder.page(body)
-            self._apply_page(page, listing)
             listing.version = listing.version or page.version
             listing.token = page.token
             if not page.token:
+                await self._apply_page(page, listing)
                 break
+            body = await self._applied_meanwhile(page, listing)
         self._finish(listing)
 
-    async def _page_body(self, listing: _Listing) -> bytes | None:
-        """Read the next page; None if it was too large and a smaller one has to be asked for."""
-        params = self._page(listing)
+    async def _applied_meanwhile(self, page: Page[T], listing: _Listing) -> bytes:
+        """Take in a page, and read the next one meanwhile: the server works at the same time."""
+        ahead = asyncio.create_task(self._page_body(listing))
         try:
-            return await self._client.get(self._path, params=params, max_bytes=MAX_PAGE_BYTES)
-        except TooLarge:
-            if listing.page_size == 1:
-                raise
-            listing.page_size = max(1, listing.page_size // 4)
-            kind, size = self.resource.kind, listing.page_size
-            log.info("list is read in smaller pages", kind=kind, page_size=size)
-            return None
+            await self._apply_page(page, listing)
+            return await ahead
+        finally:
+            ahead.cancel()
+            await asyncio.wait([ahead])
+
+    async def _page_body(self, listing: _Listing) -> bytes:
+        """Read the next page; smaller ones are asked for if one is too large."""
+        while True:
+            params = self._page(listing)
+            try:
+                return await self._client.get(self._path, params=params, max_bytes=MAX_PAGE_BYTES)
+            except TooLarge:
+                if listing.page_size == 1:
+                    raise
+                listing.page_size = max(1, listing.page_size // 4)
+                kind, size = self.resource.kind, listing.page_size
+                log.info("list page too large, using smaller pages", kind=kind, page_size=size)
 
     def _page(self, listing: _Listing) -> Params:
         # No resourceVersion: a consistent read, never older than what we already know.
-        params = self._settings.selection() | {"limit": listing.page_size}
+        params = self._source.selection() | {"limit": listing.page_size}
         return params | {"continue": listing.token} if listing.token else params
 
-    def _apply_page(self, page: Page[T], listing: _Listing) -> None:
-        for obj in page.objects:
+    async def _apply_page(self, page: Page[T], listing: _Listing) -> None:
+        for number, obj in enumerate(page.objects):
+            if number % AT_ONCE == 0:
+                await self._turns.take()
             key = key_of(obj.metadata)
             if self._upsert(key, obj):
                 listing.seen.add(key)
@@ -282,7 +294,7 @@ class Reflector(Generic[T]):
         for key in [key for key in self._sink.keys() if key not in listing.seen]:  # noqa: SIM118
             self._sink.forget(key)
         self._complaints = {k: v for k, v in self._complaints.items() if k in listing.skipped}
-        self._listing = _Listing(self._settings.page_size)
+        self._listing = _Listing(self._reading.page_size)
         self._version = listing.version
         self._must_list = False
         self._listed = True
@@ -292,25 +304,25 @@ class Reflector(Generic[T]):
 
     async def _watch(self) -> float:
         """Watch for one window; return how long to wait before the next."""
-        settings = self._settings
+        reading = self._reading
         # 0 would mean the server's own default.
-        window_s = max(1, round(self._rng.uniform(settings.min_watch_s, settings.max_watch_s)))
+        window_s = max(1, round(self._rng.uniform(reading.min_watch, reading.max_watch)))
         started, version = self._clock.monotonic(), self._version
         try:
-            await within(self._clock, window_s + settings.watch_grace_s, self._consume(window_s))
+            await within(self._clock, window_s + reading.watch_grace, self._consume(window_s))
         except TimeoutError:
-            log.info("watch outlived its window", kind=self.resource.kind)
+            log.info("watch not ended by the server in time", kind=self.resource.kind)
         finally:
             lasted_s = self._clock.monotonic() - started
-            worked = self._version != version or lasted_s >= settings.backoff_max_s
+            worked = self._version != version or lasted_s >= reading.backoff_max
             if worked:
                 self._backoff.reset()
         if worked:
-            return settings.backoff_min_s - lasted_s
+            return reading.backoff_min - lasted_s
         return self._backoff.next_s()
 
     async def _consume(self, window_s: int) -> None:
-        params = self._settings.selection() | {
+        params = self._source.selection() | {
             "watch": "true",
             "allowWatchBookmarks": "true",
             "timeoutSeconds": window_s,
@@ -320,9 +332,10 @@ class Reflector(Generic[T]):
         async with self._client.stream(
             self._path,
             params=params,
-            connect_s=self._settings.connect_s,
-            silence_s=self._settings.silence_s,
+            connect_s=self._reading.connect_timeout.seconds,
+            silence_s=self._reading.silence.seconds,
         ) as lines:
+            self._watching = True
             try:
                 async for line in lines:
                     self._take(line)
@@ -331,6 +344,8 @@ class Reflector(Generic[T]):
                 # notifies no progress sends no bookmarks then. Only a list tells the two apart.
                 log.debug("watch was silent", kind=self.resource.kind)
                 self._must_list = True
+            finally:
+                self._watching, self._watched_at = False, self._clock.monotonic()
 
     def _take(self, line: bytes) -> None:
         type_, raw = split_event(line)
@@ -396,7 +411,7 @@ class Reflector(Generic[T]):
         self._heard_something.set()
         if self._trouble:
             self._trouble = ""
-            log.info("cache is current again", kind=self.resource.kind)
+            log.info("reading recovered", kind=self.resource.kind)
 
     def _after(self, error: KubeError) -> float:
         """Take note of a failure; return how long to wait."""
@@ -406,13 +421,18 @@ class Reflector(Generic[T]):
         if not _keeps_history(error):
             self._must_list = True
         if not isinstance(error, _OUT_OF_REACH):
-            self._listing = _Listing(self._settings.page_size)
+            self._listing = _Listing(self._reading.page_size)
         pause_s = self._pause_s(error)
-        if isinstance(error, NotFound) and self._settings.install:
+        if self._is_missing(error):
             self._miss_kind()
         else:
             self._tell(error, pause_s)
         return pause_s
+
+    def _is_missing(self, error: KubeError) -> bool:
+        if self._source.dispensable:
+            return isinstance(error, (NotFound, Forbidden))
+        return isinstance(error, NotFound) and bool(self._source.install)
 
     def _miss_kind(self) -> None:
         """Take note that the kind is not defined: then there are no objects of it either."""
@@ -424,17 +444,16 @@ class Reflector(Generic[T]):
         if not self._absent:
             self._absent = True
             self._trouble = f"the {self.resource.kind} CRD is not installed"
-            log.warning(
-                "CRD not installed", kind=self.resource.kind, install=self._settings.install
-            )
+            say = log.info if self._source.dispensable else log.warning
+            say("CRD not installed", kind=self.resource.kind, install=self._source.install)
 
     def _pause_s(self, error: KubeError) -> float:
         pause_s = self._backoff.next_s()
         asked_s = error.retry_after_s if isinstance(error, ApiError) else None
         if asked_s is None or asked_s <= pause_s:
             return pause_s
-        # The server tells everybody the same: the jitter is still ours to add.
-        jitter_s = self._rng.uniform(0, self._settings.backoff_min_s)
+        # The server asks all clients for the same pause: the jitter is ours to add.
+        jitter_s = self._rng.uniform(0, self._reading.backoff_min)
         return min(asked_s, _LONGEST_RETRY_AFTER_S) + jitter_s
 
     def _tell(self, error: KubeError, pause_s: float) -> None:
@@ -455,7 +474,7 @@ class _Figures:
             "reflector_lists_total", "Complete lists that were applied.", ("kind",)
         ).labels(kind)
         self.watches = metrics.counter(
-            "reflector_watches_total", "Watches that were asked for.", ("kind",)
+            "reflector_watches_total", "Watches that were opened.", ("kind",)
         ).labels(kind)
         events = metrics.counter(
             "reflector_events_total", "Watch events that were applied.", ("kind", "type")
@@ -471,7 +490,7 @@ class _Figures:
         self._kind = kind
         metrics.gauge(
             "cache_staleness_seconds",
-            "How long ago the API server was last heard about this kind.",
+            "Time since the last response of the API server about this kind.",
             ("kind",),
         ).labels(kind).set_function(reflector.staleness_s)
 

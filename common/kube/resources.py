@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The kinds of objects we talk about, and where the API server serves them.
 
 A path is built here and nowhere else, so that a name can never reach beyond its own
@@ -67,6 +68,8 @@ NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", False)
 REPLICATIONCONTROLLERS: Final = Resource(
     "", "v1", "replicationcontrollers", "ReplicationController", True
 )
+CONFIGMAPS: Final = Resource("", "v1", "configmaps", "ConfigMap", True)
+RESOURCE_QUOTAS: Final = Resource("", "v1", "resourcequotas", "ResourceQuota", True)
 PVS: Final = Resource("", "v1", "persistentvolumes", "PersistentVolume", False)
 PVCS: Final = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True)
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event", True)
@@ -77,10 +80,16 @@ DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment", True)
 STATEFULSETS: Final = Resource("apps", "v1", "statefulsets", "StatefulSet", True)
 DAEMONSETS: Final = Resource("apps", "v1", "daemonsets", "DaemonSet", True)
 JOBS: Final = Resource("batch", "v1", "jobs", "Job", True)
+AUTOSCALERS: Final = Resource(
+    "autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", True
+)
 STORAGECLASSES: Final = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", False)
 CSINODES: Final = Resource("storage.k8s.io", "v1", "csinodes", "CSINode", False)
 PRIORITYCLASSES: Final = Resource(
     "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False
+)
+VPAS: Final = Resource(
+    "autoscaling.k8s.io", "v1", "verticalpodautoscalers", "VerticalPodAutoscaler", True
 )
 NODE_METRICS: Final = Resource("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", False)
 POD_METRICS: Final = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", True)

@@ -1,6 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
 """A token bucket, so that we never flood an API server.
 
-Tokens are handed out in the order of asking: whoever comes while the bucket is empty
+Tokens are handed out in the order of requests: one that comes while the bucket is empty
 reserves the next token and sleeps until it exists.
 """
 
@@ -32,7 +33,7 @@ class TokenBucket:
         try:
             await self._clock.sleep(-self._tokens / self._qps)
         except BaseException:
-            # Somebody who gave up waiting must not slow down the others for ever.
+            # A caller that gave up waiting must not slow down the others for ever.
             self._tokens += 1
             raise
 

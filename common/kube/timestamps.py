@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Times as the API writes them: RFC 3339 in UTC, seconds since the epoch inside.
 
 `MicroTime` fields (Leases, Events) are refused by the API server unless they carry exactly

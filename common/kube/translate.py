@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Foreign errors in, ours out.
 
 Whatever aiohttp, ssl, the operating system or an API server's Status object say is

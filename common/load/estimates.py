@@ -1,11 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a pod uses that was not measured yet.
 
 Best first: what its predecessor really used, the median of its measured siblings, what it
 asks for. Siblings are the pods of one controller, so a new ReplicaSet of a Deployment does
 not lean on the old one, whose template may differ; pods that a node's kubelet owns (static
-pods) have nothing in common and are nobody's siblings.
+pods) have nothing in common and are not siblings.
 
-An `Estimator` rests on one state of knowledge and is made anew when a sample arrives.
+An `Estimator` is based on one state of knowledge and is replaced when a sample arrives.
 Until then the median of a workload is taken once, however many of its pods are new.
 """
 
@@ -15,10 +16,10 @@ from collections.abc import Mapping
 from statistics import median
 from typing import NamedTuple
 
+from common.cache.snapshot import NodeView, Snapshot
 from common.cluster.records import ControllerId, PodRecord, PodUid
-from common.cluster.snapshot import NodeView, Snapshot
+from common.config import Estimates, LoadSettings
 from common.load.freshness import Freshness
-from common.load.settings import EstimateSettings, LoadSettings
 from common.load.values import Basis, Load, PodLoad
 from common.usage.history import PodHistory
 
@@ -86,24 +87,18 @@ def bounded(load: PodLoad, view: NodeView | None) -> PodLoad:
     )
 
 
-def from_spec(pod: PodRecord, settings: EstimateSettings) -> PodLoad:
+def from_spec(pod: PodRecord, given: Estimates) -> PodLoad:
     """Return what the pod's own requests and limits suggest, each resource on its own."""
     asked, allowed = pod.shape.requests, pod.shape.limits
     return PodLoad(
-        _amount(
-            settings.cpu_of_request, asked.cpu_milli, allowed.cpu_milli, settings.default_cpu_milli
-        ),
-        _amount(
-            settings.mem_of_request, asked.mem_bytes, allowed.mem_bytes, settings.default_mem_bytes
-        ),
+        _amount(given.cpu_of_request, asked.cpu_milli, allowed.cpu_milli, given.cpu_milli),
+        _amount(given.memory_of_request, asked.mem_bytes, allowed.mem_bytes, given.mem_bytes),
         Basis.SPEC,
     )
 
 
-def _amount(of_request: float, asked: int, allowed: int, default: float) -> float:
-    if asked:
-        return of_request * asked
-    return float(allowed) if allowed else default
+def _amount(of_request: float, asked: int, allowed: int, default: int) -> float:
+    return of_request * asked if asked else float(allowed or default)
 
 
 def _middle(measured: list[PodHistory]) -> PodLoad:

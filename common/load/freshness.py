@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which samples may be believed, and until when.
 
 Three questions are asked of a sample. Is it possible at all (`Limits`, `why_no_pods`)? Can it
@@ -12,16 +13,16 @@ import sys
 from math import inf, nextafter
 from typing import Final
 
+from common.api.contract import Unknown
+from common.cache.snapshot import Snapshot
 from common.cluster.records import NodeRecord, PodRecord
-from common.cluster.snapshot import Snapshot
-from common.contract import Unknown
-from common.load.settings import LoadSettings
+from common.config import LoadSettings
 from common.usage.source import Sample, Usage
 
 ABSURD_MULTIPLE: Final = 4.0
 """A sample above this multiple of allocatable is no measurement.
 
-A node may use more than its allocatable, for that leaves out what is reserved for the
+A node may use more than its allocatable, because that leaves out what is reserved for the
 system: a GKE e2-small offers 940m of its two cores. Counters that wrapped and units that
 were mixed up are off by far more.
 """
@@ -35,21 +36,21 @@ STAMP_PRECISION_S: Final = 1.0
 class Limits:
     """What a sample of a node, or of a pod on it, can possibly say."""
 
-    __slots__ = ("_cpu_milli", "_latest_s", "_mem_bytes")
+    __slots__ = ("cpu_milli", "latest_s", "mem_bytes")
 
     def __init__(self, node: NodeRecord, latest_s: float) -> None:
-        self._cpu_milli = ABSURD_MULTIPLE * node.allocatable.cpu_milli or _LARGEST
-        self._mem_bytes = ABSURD_MULTIPLE * node.allocatable.mem_bytes or _LARGEST
-        self._latest_s = latest_s
+        self.cpu_milli = ABSURD_MULTIPLE * node.allocatable.cpu_milli or _LARGEST
+        self.mem_bytes = ABSURD_MULTIPLE * node.allocatable.mem_bytes or _LARGEST
+        self.latest_s = latest_s
 
     def refuse(self, usage: Usage) -> Unknown | None:
         """Return why this cannot be a measurement; for NaN no comparison holds."""
         if (
-            0.0 <= usage.cpu_milli <= self._cpu_milli
-            and 0.0 <= usage.mem_bytes <= self._mem_bytes
+            0.0 <= usage.cpu_milli <= self.cpu_milli
+            and 0.0 <= usage.mem_bytes <= self.mem_bytes
             and 0.0 <= usage.window_s < usage.end_s < inf
         ):
-            return None if usage.end_s <= self._latest_s else Unknown.FUTURE_SAMPLE
+            return None if usage.end_s <= self.latest_s else Unknown.FUTURE_SAMPLE
         return Unknown.ABSURD_SAMPLE
 
 
@@ -113,8 +114,7 @@ def uses_until_s(pod: PodRecord) -> float:
         return inf
     if any(each.reason not in _STARTING for each in pod.stalled):
         return -inf
-    since_s = pod.created_s if pod.scheduled_s is None else pod.scheduled_s
-    return since_s + STARTING_S
+    return pod.placed_s + STARTING_S
 
 
 def why_no_nodes(sample: Sample, snapshot: Snapshot) -> str | None:
@@ -149,8 +149,8 @@ class Freshness:
     __slots__ = ("_expiry_s", "_skew_s", "from_s", "newest_s", "now_s", "oldest_s", "until_s")
 
     def __init__(self, now_s: float, settings: LoadSettings) -> None:
-        self._expiry_s = settings.metric_expiry_s
-        self._skew_s = settings.clock_skew_s
+        self._expiry_s = settings.metric_expiry.seconds
+        self._skew_s = settings.clock_skew.seconds
         self.now_s = now_s
         self.oldest_s = now_s - self._expiry_s
         self.newest_s = now_s + self._skew_s

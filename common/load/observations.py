@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How often in a row something was seen to be wrong.
 
 One sample proves little, so a goal counts as broken only after it was broken in several
@@ -47,11 +48,11 @@ class Observations(Generic[K]):
     def observe(
         self, key: K, *, broken: bool, sample_s: float | None, levels: tuple[float, ...]
     ) -> bool:
-        """Take one look into account and return whether the goal counts as broken now.
+        """Take one observation into account and return whether the goal counts as broken now.
 
         `sample_s` tells samples apart: when the newest one ended, for a pair the older of
-        the two ends. Without samples, where load is what pods ask for, every look counts.
-        `levels` are the percentages of allocatable that were looked at.
+        the two ends. Without samples, where load is what pods ask for, every observation counts.
+        `levels` are the percentages of allocatable that were observed.
         """
         streak = self._streaks.setdefault(key, _Streak(levels))
         same_sample = sample_s is not None and sample_s == streak.sample_s
@@ -63,7 +64,7 @@ class Observations(Generic[K]):
         return streak.standing
 
     def restart(self, key: K) -> None:
-        """Forget the count, for we have just changed things; the sample at hand is of before."""
+        """Reset the count after a change; the current sample is from before it."""
         if key in self._streaks:
             self._streaks[key].restart()
 

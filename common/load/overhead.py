@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a node uses beside its pods: kubelet, container runtime, kernel.
 
 It is the difference between a node's sample and those of its pods, learned from windows in
@@ -13,14 +14,10 @@ sample belongs to a pod that started or left in the middle of the window (`view`
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
 from statistics import median
 from typing import Final
 
-from common.cluster.records import PodRecord
-from common.load.freshness import began_before, uses_nothing
 from common.load.values import Load
-from common.usage.source import Usage
 
 REMEMBERED: Final = 5
 LAG_S: Final = 30.0
@@ -28,32 +25,6 @@ LAG_S: Final = 30.0
 
 On real kubelets pod samples end up to 17 s before the end of their node's window.
 """
-
-
-def residual(
-    node: Usage,
-    pods: Iterable[PodRecord],
-    usages: Iterable[Usage | None],
-    *,
-    left_s: float,
-) -> Load | None:
-    """Return what pods do not explain of a node's sample; None where that cannot be told.
-
-    `usages` are those of the pods, in the same order; no pod has left since `left_s`.
-    """
-    if node.start_s < left_s:
-        return None
-    cpu_milli, mem_bytes = node.cpu_milli, node.mem_bytes
-    for pod, usage in zip(pods, usages, strict=True):
-        if uses_nothing(pod, node.end_s):
-            continue
-        if not began_before(pod, node.start_s):
-            return None
-        if usage is None or usage.end_s < node.start_s - LAG_S:
-            return None
-        cpu_milli -= usage.cpu_milli
-        mem_bytes -= usage.mem_bytes
-    return Load(cpu_milli, mem_bytes)
 
 
 class Overhead:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """By which pods a node's load differs from its newest sample.
 
 Three kinds of pods make a difference, and nothing else does:
@@ -22,11 +23,11 @@ from functools import partial
 from math import fsum, inf
 from typing import Final, NamedTuple
 
+from common.cache.snapshot import NodeView
 from common.cluster.records import PodRecord, PodUid
-from common.cluster.snapshot import NodeView
 from common.load.freshness import STAMP_PRECISION_S, Freshness, began_before, began_s
+from common.load.node_tracker import Departure, NodeTracker
 from common.load.overhead import LAG_S
-from common.load.tracker import Departure, NodeTracker
 from common.load.values import Basis, Change, Difference, Load, PodLoad
 from common.usage.history import PodHistory
 from common.usage.source import Usage

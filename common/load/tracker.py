@@ -1,137 +1,165 @@
-"""What a load book remembers of one node: its newest sample, its overhead, and who left.
+# SPDX-License-Identifier: Apache-2.0
+"""The load tracker: takes samples in and returns the load that is believed now.
 
-A pod that has left is part of its node's sample for as long as the window reaches back to
-when it was there. Taken as it is, the sample would make a relieved node look hot, and be
-relieved again. So pods that left are remembered with what they used, until a window begins
-after they had gone. What left before we came is known of our own moves only: Migrations tell.
+Usage is measured and late; load is what we believe now. The tracker is pure: it is given the
+time, and the same samples and snapshots always lead to the same belief. A sample costs one
+pass over all pods, in columns (`roster`, `pod_samples`, `histories`), and one over all nodes.
+A view costs what changed since the last one: a node is judged again
+only when its view is another object, when it or one of its pods has a new sample, when
+estimates in it rest on older knowledge, or when time has made one of its samples stale.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
+from math import inf
+from types import MappingProxyType
 from typing import Final
 
-import msgspec
+from common.cache.snapshot import NodeView, Snapshot
+from common.checkpoint import Checkpoint, no_checkpoint
+from common.cluster.records import NodeName, PodUid
+from common.config import LoadSettings
+from common.load.estimates import Estimator
+from common.load.freshness import Freshness, Limits
+from common.load.histories import Histories, followed, no_histories
+from common.load.node_tracker import Departure, NodeTracker, moved_lately
+from common.load.pod_samples import PodSamples
+from common.load.roster import Roster, find_rows, roster_after
+from common.load.values import Load
+from common.load.view import Judgement, LoadView, judge_measured, judge_requested
+from common.usage.columns import UsageColumns
+from common.usage.source import Sample
 
-from common.cluster.records import NodeName, PodRecord, PodUid
-from common.cluster.snapshot import Snapshot
-from common.contract import Unknown
-from common.load.freshness import Limits, uses_nothing
-from common.load.overhead import LAG_S, Overhead, residual
-from common.usage.history import PodHistory
-from common.usage.source import Usage
-
-MOVED_S: Final = 600.0
-"""How long after an eviction a sample may still contain the pod: its grace, a lag, a window."""
-
-
-class Departure(msgspec.Struct, frozen=True, gc=False):
-    """A pod that stopped using its node, and what it used before."""
-
-    key: str
-    uid: PodUid
-    cpu_milli: float
-    mem_bytes: float
-    seen_s: float
-    """When it was last seen there."""
-    left_s: float
-    """When it was first seen to be gone."""
+NO_PREDECESSORS: Final[Mapping[PodUid, Load]] = MappingProxyType({})
 
 
-class NodeTracker:
-    """Follows the samples of one node object."""
-
-    __slots__ = ("_left_s", "_pods", "departed", "overhead", "refused", "uid", "usage")
+class LoadTracker:
+    """Everything that is remembered about usage."""
 
     def __init__(
+        self, settings: LoadSettings | None = None, *, from_requests: bool = False
+    ) -> None:
+        self._settings = settings or LoadSettings()
+        self._from_requests = from_requests
+        self._history = no_histories()
+        self._roster: Roster | None = None
+        self._trackers: dict[NodeName, NodeTracker] = {}
+        self._judgements: dict[NodeName, Judgement] = {}
+        self._estimator = Estimator(self._settings, self._history, NO_PREDECESSORS)
+        self._last: LoadView | None = None
+        self._updated_s = -inf
+        """When the pods of all nodes were last compared."""
+
+    def observe(
         self,
-        uid: str,
-        pods: Mapping[PodUid, PodRecord],
+        sample: Sample,
+        snapshot: Snapshot,
         now_s: float,
-        moved: Iterable[Departure] = (),
+        checkpoint: Checkpoint = no_checkpoint,
     ) -> None:
-        """Begin to follow; `moved` are the pods that are known to have left before."""
-        self.uid = uid
-        self.usage: Usage | None = None
-        """The newest sample that was believed."""
-        self.refused: Unknown | None = None
-        """What was wrong with the newest sample."""
-        self.overhead = Overhead()
-        self.departed: dict[PodUid, Departure] = {each.uid: each for each in moved}
-        """Pods that left, and of which the sample may still tell."""
-        self._pods = pods
-        # Which pods left before the first look is not known, so it may have been just now.
-        self._left_s = now_s
+        """Learn from a sample; what it says about pods that are gone is dropped.
 
-    @property
-    def end_s(self) -> float | None:
-        """When the newest sample that was believed ended."""
-        return None if self.usage is None else self.usage.end_s
+        `checkpoint` is called between nodes, and may pause for more urgent work.
+        """
+        if self._from_requests:
+            return
+        latest_s = now_s + self._settings.clock_skew
+        roster = roster_after(self._roster, snapshot, checkpoint)
+        limits = [Limits(view.node, latest_s) for view in snapshot.nodes.values()]
+        samples = PodSamples(UsageColumns.of(sample.pods), roster, limits, checkpoint)
+        history, fresh = self._followed(samples, roster, latest_s, checkpoint)
+        residuals = samples.residuals(sample.nodes)
+        trackers: dict[NodeName, NodeTracker] = {}
+        moved: Mapping[NodeName, Sequence[Departure]] | None = None
+        for place, (name, view) in enumerate(snapshot.nodes.items()):
+            checkpoint()
+            tracker = self._tracker(view, latest_s)
+            if tracker is None:
+                moved = moved_lately(snapshot, now_s) if moved is None else moved
+                tracker = NodeTracker(view.node.uid, view.pods, now_s, moved.get(name, ()))
+            trackers[name] = tracker
+            self._update_pods(view, tracker, now_s)
+            usage = sample.nodes.get(name)
+            residual = partial(residuals.of, place)
+            news = usage is not None and tracker.take(usage, limits[place], residual)
+            if news or fresh[place]:
+                self._judgements.pop(name, None)
+        self._trackers = trackers
+        self._history = history
+        self._roster = roster
+        self._updated_s = now_s
+        self._estimator = Estimator(self._settings, history, self._estimator.predecessors)
 
-    def look_at(
+    def view(
         self,
-        pods: Mapping[PodUid, PodRecord],
-        history: Mapping[PodUid, PodHistory],
-        *,
-        seen_s: float,
+        snapshot: Snapshot,
         now_s: float,
-    ) -> None:
-        """Notice which pods have left, or stopped, since `seen_s`, the look before."""
-        if pods is self._pods:
-            return
-        for uid, before in self._pods.items():
-            after = pods.get(uid)
-            if after is before or uses_nothing(before, seen_s):
-                continue
-            if after is None or uses_nothing(after, now_s):
-                self._left_s = now_s
-                self._remember(before, history.get(uid), seen_s, now_s)
-        # One that has crashed and runs again has not left; the sample contains it.
-        self.departed = {u: d for u, d in self.departed.items() if not _uses(pods.get(u), now_s)}
-        self._pods = pods
+        predecessors: Mapping[PodUid, Load] = NO_PREDECESSORS,
+        checkpoint: Checkpoint = no_checkpoint,
+    ) -> LoadView:
+        """Return what is believed now; `predecessors` says what replaced pods really used."""
+        if predecessors != self._estimator.predecessors:
+            self._estimator = Estimator(self._settings, self._history, dict(predecessors))
+        if self._last is None or not self._last.holds(snapshot, self._estimator, now_s):
+            self._last = LoadView(
+                snapshot,
+                self._estimator,
+                self._judge_all(snapshot, now_s, checkpoint),
+                now_s=now_s,
+                settings=self._settings,
+                from_requests=self._from_requests,
+            )
+        self._updated_s = now_s
+        return self._last
 
-    def take(self, node: Usage, limits: Limits, usages: Sequence[Usage | None]) -> bool:
-        """Learn from a sample and those of the pods; tell whether it said anything new."""
-        refused, self.refused = self.refused, limits.refuse(node)
-        if self.refused is not None or (self.usage is not None and node.end_s <= self.usage.end_s):
-            return refused is not self.refused
-        self.usage = node
-        start_s = node.start_s
-        self.departed = {u: d for u, d in self.departed.items() if d.left_s > start_s}
-        found = residual(node, self._pods.values(), usages, left_s=self._left_s)
-        if found is not None:
-            self.overhead.add(found)
-        return True
+    def _judge_all(
+        self, snapshot: Snapshot, now_s: float, checkpoint: Checkpoint
+    ) -> Mapping[NodeName, Judgement]:
+        old, estimator = self._judgements, self._estimator
+        judgements: dict[NodeName, Judgement] = {}
+        for name, view in snapshot.nodes.items():
+            found = old.get(name)
+            if found is None or not found.holds(view, estimator, now_s):
+                checkpoint()
+                found = self._judge(name, view, snapshot, now_s)
+            judgements[name] = found
+        self._judgements = judgements
+        return self._judgements
 
-    def _remember(
-        self, pod: PodRecord, page: PodHistory | None, seen_s: float, left_s: float
-    ) -> None:
-        """Keep what a pod used; of one that was not measured nothing can be said."""
-        if page is None or self.usage is None or page.end_s < self.usage.start_s - LAG_S:
-            return
-        self.departed[pod.uid] = Departure(
-            pod.key, pod.uid, page.cpu_last_milli, page.mem_last_bytes, seen_s, left_s
-        )
+    def _judge(self, name: NodeName, view: NodeView, snapshot: Snapshot, now_s: float) -> Judgement:
+        freshness = Freshness(now_s, self._settings)
+        if self._from_requests:
+            return judge_requested(view, freshness)
+        tracker = self._trackers.get(name)
+        if tracker is not None and tracker.uid != view.node.uid:
+            tracker = None
+        if tracker is not None:
+            self._update_pods(view, tracker, now_s)
+        return judge_measured(view, tracker, snapshot, self._estimator, freshness)
 
+    def _update_pods(self, view: NodeView, tracker: NodeTracker, now_s: float) -> None:
+        tracker.update_pods(view.pods, self._history, seen_s=self._updated_s, now_s=now_s)
 
-def _uses(pod: PodRecord | None, now_s: float) -> bool:
-    return pod is not None and not uses_nothing(pod, now_s)
+    def _tracker(self, view: NodeView, latest_s: float) -> NodeTracker | None:
+        """Return the memory of this node; a new object of the same name has none.
 
+        Neither has one that was last measured in what is now the future: our clock was set
+        back, and every sample would look old until time has caught up.
+        """
+        found = self._trackers.get(view.node.name)
+        if found is None or found.uid != view.node.uid or (found.end_s or 0.0) > latest_s:
+            return None
+        return found
 
-def moved_lately(snapshot: Snapshot, now_s: float) -> Mapping[NodeName, Sequence[Departure]]:
-    """Return the pods that Migrations have moved away lately and that have gone, by node.
-
-    When they went was not seen. Between the eviction and now is all that can be said.
-    """
-    found: dict[NodeName, list[Departure]] = defaultdict(list)
-    for move in snapshot.migrations.values():
-        view, evicted_s = snapshot.nodes.get(move.source), move.evicted_s
-        if view is None or evicted_s is None or move.pod_uid in snapshot.pods:
-            continue
-        # A node of the same name may be another one by now.
-        if now_s - MOVED_S < evicted_s <= now_s and view.node.created_s < evicted_s:
-            load = move.load_cpu_milli, move.load_mem_bytes
-            key = f"{move.namespace}/{move.pod_name}"
-            found[move.source].append(Departure(key, move.pod_uid, *load, evicted_s, now_s))
-    return found
+    def _followed(
+        self, samples: PodSamples, roster: Roster, latest_s: float, checkpoint: Checkpoint
+    ) -> tuple[Histories, Sequence[bool]]:
+        """Return the pods' histories with what is new, and which nodes have such pods."""
+        index = self._history.rows_of(roster)
+        rows = None if index is None else find_rows(index, roster.uids, checkpoint)
+        before = self._history.before(rows, latest_s)
+        smoothing_s = self._settings.smoothing.seconds
+        history, news = followed(before, samples.measured(), roster, smoothing_s)
+        return history, roster.any_on_node(news)

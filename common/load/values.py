@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the load model says about nodes and pods: plain values, made once, never changed."""
 
 from __future__ import annotations
@@ -7,8 +8,8 @@ from math import nan
 
 import msgspec
 
+from common.api.contract import Unknown
 from common.cluster.records import NodeName, PodUid
-from common.contract import Unknown
 
 
 class Basis(Enum):

@@ -1,10 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
 """What we believe about all nodes and pods at one moment.
 
 A node's load is its newest sample, corrected by named pods and by nothing else: those that
 the sample's window cannot contain yet are added, those that have gone since are taken off.
 Samples of pods tell how much of it could be moved; what they do not explain cannot.
 
-A view never changes: planning on it in a thread sees one consistent belief while the book
+A view never changes: planning on it in a thread sees one consistent belief while the tracker
 goes on.
 """
 
@@ -16,14 +17,14 @@ from typing import Final
 
 import msgspec
 
+from common.api.contract import Unknown
+from common.cache.snapshot import NodeView, Snapshot
 from common.cluster.records import NodeName, PodRecord, PodUid
-from common.cluster.snapshot import NodeView, Snapshot
-from common.contract import Unknown
+from common.config import LoadSettings
 from common.load.estimates import Estimator, bounded
 from common.load.freshness import Freshness, uses_until_s
+from common.load.node_tracker import NodeTracker
 from common.load.sample_changes import PodLoads, changes_since, leaves
-from common.load.settings import LoadSettings
-from common.load.tracker import NodeTracker
 from common.load.values import Basis, Load, NodeLoad, PodLoad
 
 _NOTHING: Final = PodLoad(0.0, 0.0, Basis.NOTHING)
@@ -190,6 +191,11 @@ def judge_requested(view: NodeView, freshness: Freshness) -> Judgement:
         why=_no_room(view),
     )
     return Judgement(load, view, None, freshness.from_s, freshness.until_s)
+
+
+def requested_load(view: NodeView, now_s: float, settings: LoadSettings) -> NodeLoad:
+    """Return what the pods of a node ask for together, where its load is not known."""
+    return judge_requested(view, Freshness(now_s, settings)).load
 
 
 def _asked(view: NodeView) -> Load:

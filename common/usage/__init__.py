@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Usage: what nodes and pods were measured to use, and the sources that measure it.
 
 Only the plain values are exported here. The sources do I/O and are imported by name, so
@@ -9,7 +10,6 @@ from common.usage.source import (
     NOTHING_MEASURED,
     Sample,
     SourceChoice,
-    SourceKind,
     Usage,
     UsageError,
     UsageSource,
@@ -20,7 +20,6 @@ __all__ = [
     "NOTHING_MEASURED",
     "Sample",
     "SourceChoice",
-    "SourceKind",
     "Usage",
     "UsageError",
     "UsageSource",

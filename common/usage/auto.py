@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which source is asked.
 
 `auto` takes metrics-server if the cluster serves its API. An API that is registered but does
@@ -15,17 +16,18 @@ from typing import Final
 
 import msgspec
 
-from common.breathing import Breathe, go_on
+from common.checkpoint import Checkpoint, no_checkpoint
 from common.clock import Clock
 from common.cluster.records import NodeRecord
-from common.kube.client import KubeClient
+from common.config import Prometheus, SourceKind
+from common.kube.api import KubeApi
 from common.kube.errors import KubeError, NotFound, ServerError
 from common.kube.resources import NODE_METRICS, POD_METRICS
 from common.null_json import UNDECODABLE
 from common.usage.metrics_server import MetricsServerSource
-from common.usage.prometheus import PrometheusSettings, PrometheusSource
+from common.usage.prometheus import PrometheusSource
 from common.usage.requests import RequestsSource
-from common.usage.source import SourceChoice, SourceKind, UsageError, UsageSource
+from common.usage.source import SourceChoice, UsageError, UsageSource
 
 _API: Final = f"/apis/{NODE_METRICS.api_version}"
 _NEEDED: Final = frozenset({NODE_METRICS.plural, POD_METRICS.plural})
@@ -42,7 +44,7 @@ class _ApiResourceList(msgspec.Struct):
 _RESOURCES: Final = msgspec.json.Decoder(_ApiResourceList)
 
 
-async def choose_source(kind: SourceKind, client: KubeClient) -> SourceChoice:
+async def choose_source(kind: SourceKind, client: KubeApi) -> SourceChoice:
     """Return the source that the configuration means; raise UsageError if that cannot be told."""
     if kind is not SourceKind.AUTO:
         return SourceChoice(configured=kind, asked=kind)
@@ -54,32 +56,32 @@ async def choose_source(kind: SourceKind, client: KubeClient) -> SourceChoice:
 @asynccontextmanager
 async def open_source(
     kind: SourceKind,
-    client: KubeClient,
+    client: KubeApi,
     *,
     nodes: Callable[[], Iterable[NodeRecord]],
-    prometheus: PrometheusSettings | None = None,
+    prometheus: Prometheus | None = None,
     clock: Clock,
-    breathe: Breathe = go_on,
+    checkpoint: Checkpoint = no_checkpoint,
 ) -> AsyncIterator[UsageSource]:
     """Open the source that was chosen, which is not `auto`.
 
-    `nodes` are the nodes known now; Prometheus names them in its own ways. `breathe` is
+    `nodes` are the nodes known now; Prometheus names them in its own ways. `checkpoint` is
     called often while a large answer is read, in the thread that reads it.
     """
     if kind is SourceKind.PROMETHEUS:
         if prometheus is None:
             raise UsageError("prometheus: no address is configured")
         async with PrometheusSource(
-            prometheus, nodes=nodes, clock=clock, breathe=breathe
+            prometheus, nodes=nodes, clock=clock, checkpoint=checkpoint
         ) as source:
             yield source
     elif kind is SourceKind.REQUESTS:
         yield RequestsSource()
     else:
-        yield MetricsServerSource(client, breathe=breathe)
+        yield MetricsServerSource(client, checkpoint=checkpoint)
 
 
-async def _metrics_are_served(client: KubeClient) -> tuple[bool, str]:
+async def _metrics_are_served(client: KubeApi) -> tuple[bool, str]:
     try:
         found = _RESOURCES.decode(await client.get(_API))
     except NotFound:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a pod has used so far: its newest sample, and a smoothed value per resource.
 
 History belongs to pods, never to nodes: a node's past says nothing once its pods have

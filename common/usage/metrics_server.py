@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Usage from metrics-server: one LIST of nodes, one of pods.
 
 A `timestamp` is the end of the window that a figure is the average of (k8s.io/metrics,
@@ -5,33 +6,43 @@ pkg/apis/metrics/v1beta1/types.go), cut to whole seconds on the wire; so a windo
 seems to begin later than it did. An entry that makes no sense is skipped, and its node or
 pod counts as not measured: one broken entry must not blind us to all others. A list that
 cannot be had or read, or is larger than `MAX_LIST_BYTES`, fails the whole round.
+
+Pods are read a piece of the list at a time, into columns, by types that fit what
+metrics-server writes and nothing else. A piece with anything else in it is read again entry by
+entry, which decides what makes sense; a list that cannot be cut is read so as a whole.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from itertools import islice
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 import structlog
 
-from common.breathing import Breathe, go_on
-from common.cluster.objects import Quantities
-from common.cluster.quantity import milli, whole
+from common.api.objects import Quantities
+from common.checkpoint import Checkpoint, no_checkpoint
+from common.cluster.quantities import milli, whole
 from common.cluster.records import NodeName
+from common.config import SourceKind
 from common.http_body import MIB
-from common.kube.client import KubeClient
+from common.kube.api import KubeApi
 from common.kube.errors import KubeError
 from common.kube.resources import NODE_METRICS, POD_METRICS, Resource
 from common.null_json import UNDECODABLE, JsonDecoder
-from common.usage.source import Sample, SourceKind, Usage, UsageError
+from common.usage.columns import UsageColumns, UsageWriter
+from common.usage.list_pieces import list_pieces
+from common.usage.plain_numbers import parsed
+from common.usage.source import Sample, Usage, UsageError
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 K = TypeVar("K", bound=str)
+T = TypeVar("T")
 
 MAX_LIST_BYTES: Final = 256 * MIB
 """The list cannot be paged, and metrics-server copies the pods' labels into it.
@@ -40,6 +51,7 @@ MAX_LIST_BYTES: Final = 256 * MIB
 """
 _LONGEST_SPAN: Final = 64
 _LONGEST_PLAIN: Final = 18
+Columns = tuple[Sequence[float], Sequence[float], Sequence[float], Sequence[float]]
 _Stamp = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
@@ -74,7 +86,32 @@ class _Named(msgspec.Struct):
     metadata: _Meta
 
 
+class _ExactMeta(msgspec.Struct, gc=False):
+    name: str
+    namespace: str
+
+
+class _ExactUsage(msgspec.Struct, gc=False):
+    cpu: str
+    memory: str
+
+
+class _ExactContainer(msgspec.Struct, gc=False):
+    usage: _ExactUsage
+
+
+class _ExactPod(msgspec.Struct, gc=False):
+    """PodMetrics as metrics-server writes them; texts that repeat are parsed once."""
+
+    metadata: _ExactMeta
+    timestamp: str
+    window: str
+    containers: Annotated[list[_ExactContainer], msgspec.Meta(min_length=1)]
+
+
 _LIST: Final = msgspec.json.Decoder(_List)
+_RAW_ITEMS: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_EXACT_PODS: Final = msgspec.json.Decoder(list[_ExactPod])
 _NODE: Final = JsonDecoder(_NodeMetrics)
 _POD: Final = JsonDecoder(_PodMetrics)
 _NAMED: Final = JsonDecoder(_Named)
@@ -93,27 +130,31 @@ class MetricsServerSource:
     name: Final[str] = SourceKind.METRICS_SERVER
 
     def __init__(
-        self, client: KubeClient, *, timeout_s: float | None = None, breathe: Breathe = go_on
+        self,
+        client: KubeApi,
+        *,
+        timeout_s: float | None = None,
+        checkpoint: Checkpoint = no_checkpoint,
     ) -> None:
         self._client = client
-        self._breathe = breathe
+        self._checkpoint = checkpoint
         self._timeout_s = timeout_s
         self._skipped: dict[str, int] = {}
 
     async def sample(self) -> Sample:
-        nodes = await self._measured(NODE_METRICS, read_node)
-        pods = await self._measured(POD_METRICS, read_pod)
+        nodes = await self._measured(NODE_METRICS, _read_nodes)
+        pods = await self._measured(POD_METRICS, read_pods)
         return Sample(nodes=nodes, pods=pods, skipped=sum(self._skipped.values()))
 
     async def _measured(
-        self, resource: Resource, read: Callable[[msgspec.Raw], tuple[K, Usage]]
-    ) -> Mapping[K, Usage]:
+        self, resource: Resource, read: Callable[[bytes, Checkpoint], tuple[T, list[str]]]
+    ) -> T:
         try:
             body = await self._client.get(
                 resource.path(), timeout_s=self._timeout_s, max_bytes=MAX_LIST_BYTES
             )
             # Tens of megabytes in a large cluster: too much for the loop to wait for.
-            found, errors = await asyncio.to_thread(_read_all, body, read, self._breathe)
+            found, errors = await asyncio.to_thread(read, body, self._checkpoint)
         except KubeError as error:
             raise _failed(resource, error) from error
         except UNDECODABLE as error:
@@ -142,13 +183,96 @@ def read_pod(raw: msgspec.Raw) -> tuple[str, Usage]:
     return f"{item.metadata.namespace}/{item.metadata.name}", usage
 
 
-def _read_all(
-    body: bytes, read: Callable[[msgspec.Raw], tuple[K, Usage]], breathe: Breathe
+def read_pods(body: bytes, checkpoint: Checkpoint) -> tuple[UsageColumns, list[str]]:
+    """Read a PodMetricsList; also return what was wrong with the entries that were skipped."""
+    try:
+        return _in_pieces(body, checkpoint)
+    except UNDECODABLE:
+        found, errors = _each(_LIST.decode(body).items or (), read_pod, checkpoint)
+        return UsageColumns.of(found), errors
+
+
+def _in_pieces(body: bytes, checkpoint: Checkpoint) -> tuple[UsageColumns, list[str]]:
+    made, parse, errors = UsageWriter(), _Texts(), list[str]()
+    for piece in list_pieces(body):
+        checkpoint()
+        try:
+            made.add(*_exact(_EXACT_PODS.decode(piece), parse))
+        except (*UNDECODABLE, ArithmeticError):
+            found, wrong = _each(_RAW_ITEMS.decode(piece), read_pod, checkpoint)
+            made.add_all(found)
+            errors += wrong
+    return made.columns(), errors
+
+
+def _exact(pods: Sequence[_ExactPod], parse: _Texts) -> tuple[Sequence[str], *Columns]:
+    """Return names, CPU, memory, ends and windows of a piece, as `read_pod` does for one pod."""
+    metas = [pod.metadata for pod in pods]
+    used = [container.usage for pod in pods for container in pod.containers]
+    sizes = [len(pod.containers) for pod in pods]
+    return (
+        [f"{meta.namespace}/{meta.name}" for meta in metas],
+        _summed(_nano([usage.cpu for usage in used]), sizes),
+        _summed(_kibi([usage.memory for usage in used]), sizes),
+        [parse.end_s[pod.timestamp] for pod in pods],
+        [parse.window_s[pod.window] for pod in pods],
+    )
+
+
+def _nano(texts: list[str]) -> list[float]:
+    """Return milli-cores; nearly all texts are in nano-cores."""
+    return parsed(texts, "n", lambda number: number / 1e6, _cpu_milli)
+
+
+def _kibi(texts: list[str]) -> list[float]:
+    return parsed(texts, "Ki", lambda number: number * 1024.0, _mem_bytes)
+
+
+def _summed(amounts: list[float], sizes: Sequence[int]) -> list[float]:
+    """Return the sum of each pod; `sizes` says how many containers each has."""
+    if len(amounts) == len(sizes):
+        return amounts
+    rest = iter(amounts)
+    return [sum(islice(rest, size)) for size in sizes]
+
+
+class _Texts:
+    """Times and windows of one list: few distinct texts, each parsed once."""
+
+    def __init__(self) -> None:
+        self.end_s: Final = _Parsed(_end_s)
+        self.window_s: Final = _Parsed(span_s)
+
+
+class _Parsed(dict[str, float]):
+    """Texts and what they mean; a missing one is parsed."""
+
+    def __init__(self, parse: Callable[[str], float]) -> None:
+        super().__init__()
+        self._parse = parse
+
+    def __missing__(self, text: str) -> float:
+        self[text] = found = self._parse(text)
+        return found
+
+
+def _end_s(text: str) -> float:
+    return msgspec.convert(text, _Stamp).timestamp()
+
+
+def _read_nodes(body: bytes, checkpoint: Checkpoint) -> tuple[dict[NodeName, Usage], list[str]]:
+    return _each(_LIST.decode(body).items or (), read_node, checkpoint)
+
+
+def _each(
+    items: Iterable[msgspec.Raw],
+    read: Callable[[msgspec.Raw], tuple[K, Usage]],
+    checkpoint: Checkpoint,
 ) -> tuple[dict[K, Usage], list[str]]:
     found: dict[K, Usage] = {}
     errors: list[str] = []
-    for raw in _LIST.decode(body).items or ():
-        breathe()
+    for raw in items:
+        checkpoint()
         try:
             key, usage = read(raw)
             found[key] = usage

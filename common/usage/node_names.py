@@ -1,7 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which node a series is about.
 
 Monitoring names machines in its own ways: by node name, by host name, by address, with or
-without the port of an exporter. A name that two nodes answer to is nobody's.
+without the port of an exporter. A name that two nodes share identifies neither.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
 """Usage from Prometheus: instant queries for nodes and pods.
 
 All queries of a round are evaluated at the same moment of Prometheus' own clock, which is
-asked first. A figure is an average over `window_s`; it ends when the series behind it was
+asked first. A figure is an average over `window`; it ends when the series behind it was
 last scraped, which is asked too (`timestamp`), because Prometheus goes on answering with
 the last value for five minutes after a target has gone.
 
@@ -17,7 +18,6 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from math import isfinite
 from pathlib import Path
@@ -29,13 +29,14 @@ import structlog
 
 from common import __version__
 from common.account_token import is_inside, opens_the_api
-from common.breathing import Breathe, go_on
+from common.checkpoint import Checkpoint, no_checkpoint
 from common.clock import Clock, within
 from common.cluster.records import NodeRecord
+from common.config import Prometheus, Queries, SourceKind
 from common.http_body import MIB, BodyError, read_body
 from common.null_json import UNDECODABLE, JsonDecoder
 from common.usage.node_names import NodeNames
-from common.usage.source import NODE_JOBS, POD_JOBS, Sample, SourceKind, Usage, UsageError
+from common.usage.source import Sample, Usage, UsageError
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -75,46 +76,28 @@ NODE_MEMORY: Final = (
 NODE_TIME: Final = f"max by ($node, instance) (timestamp(node_cpu_seconds_total{_BUSY}))"
 
 
-@dataclass(frozen=True, slots=True)
-class Queries:
-    """PromQL in place of the defaults; `$window`, `$node` and jobs stand for the settings.
+class _Queries(NamedTuple):
+    """What is asked about one kind of thing.
 
-    A `…_time` query says when the series were last scraped. Without one, a CPU query that
-    is not the default is taken to be as fresh as its evaluation.
+    `times` says when the series were last scraped. Without it, figures count as fresh as the
+    evaluation of their query.
     """
 
-    node_cpu: str | None = None
-    node_memory: str | None = None
-    node_time: str | None = None
-    pod_cpu: str | None = None
-    pod_memory: str | None = None
-    pod_time: str | None = None
-
-    def of_nodes(self) -> tuple[str, str, str | None]:
-        """Return the queries for CPU, memory and time of scraping."""
-        times = self.node_time or (None if self.node_cpu else NODE_TIME)
-        return self.node_cpu or NODE_CPU, self.node_memory or NODE_MEMORY, times
-
-    def of_pods(self) -> tuple[str, str, str | None]:
-        """Return the queries for CPU, memory and time of scraping."""
-        times = self.pod_time or (None if self.pod_cpu else POD_TIME)
-        return self.pod_cpu or POD_CPU, self.pod_memory or POD_MEMORY, times
+    cpu: str
+    memory: str
+    times: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class PrometheusSettings:
-    """Where Prometheus is, and what it is asked."""
+def node_queries(given: Queries) -> _Queries:
+    """Return the queries for nodes; a CPU query of one's own needs its own time query."""
+    times = given.node_time or (None if given.node_cpu else NODE_TIME)
+    return _Queries(given.node_cpu or NODE_CPU, given.node_memory or NODE_MEMORY, times)
 
-    url: str
-    bearer_token_file: str | None = None
-    ca_file: str | None = None
-    insecure_skip_verify: bool = False
-    timeout_s: float = 10.0
-    window_s: float = 120.0
-    node_label: str = "node"
-    pod_jobs: str = POD_JOBS
-    node_jobs: str = NODE_JOBS
-    queries: Queries = field(default_factory=Queries)
+
+def pod_queries(given: Queries) -> _Queries:
+    """Return the queries for pods; a CPU query of one's own needs its own time query."""
+    times = given.pod_time or (None if given.pod_cpu else POD_TIME)
+    return _Queries(given.pod_cpu or POD_CPU, given.pod_memory or POD_MEMORY, times)
 
 
 class Series(msgspec.Struct, frozen=True):
@@ -161,16 +144,16 @@ class PrometheusSource:
 
     def __init__(
         self,
-        settings: PrometheusSettings,
+        settings: Prometheus,
         *,
         nodes: Callable[[], Iterable[NodeRecord]],
         clock: Clock,
-        breathe: Breathe = go_on,
+        checkpoint: Checkpoint = no_checkpoint,
     ) -> None:
         self._settings = settings
         self._nodes = nodes
         self._clock = clock
-        self._breathe = breathe
+        self._checkpoint = checkpoint
         self._skipped: dict[str, int] = {}
         self._http = httpx.AsyncClient(
             verify=_trust(settings),
@@ -189,11 +172,11 @@ class PrometheusSource:
         at_s = await self._server_time()
         names = NodeNames(self._nodes(), self._settings.node_label)
         asked = self._settings.queries
-        nodes = await self._measured("node", asked.of_nodes(), names.find, at_s)
+        nodes = await self._measured("node", node_queries(asked), names.find, at_s)
         pods: Mapping[str, Usage] = {}
         no_pods = ""
         try:
-            pods = await self._measured("pod", asked.of_pods(), pod_key, at_s)
+            pods = await self._measured("pod", pod_queries(asked), pod_key, at_s)
         except _NoneFound as error:  # what is said of nodes holds all the same
             no_pods = error.words
         skipped = sum(self._skipped.values())
@@ -202,21 +185,21 @@ class PrometheusSource:
     async def _measured(
         self,
         what: str,
-        queries: tuple[str, str, str | None],
+        queries: _Queries,
         key_of: Callable[[Labels], K | None],
         at_s: float,
     ) -> Mapping[K, Usage]:
-        cores, memory, times = queries
-        cpu = await self._values(cores, key_of, at_s)
+        cpu = await self._values(queries.cpu, key_of, at_s)
         if not cpu:
-            asked = self._fill_in(cores)
+            asked = self._fill_in(queries.cpu)
             raise _NoneFound(
                 f"no {what} of the cluster is in the answer to {asked} "
                 f"(prometheus.{what}Jobs names the jobs that are believed)"
             )
-        mem = await self._values(memory, key_of, at_s)
+        mem = await self._values(queries.memory, key_of, at_s)
+        times = queries.times
         end = None if times is None else await self._values(times, key_of, at_s)
-        window_s = self._settings.window_s
+        window_s = self._settings.window.seconds
         return {
             key: Usage(1000.0 * cpu[key], mem[key], at_s if end is None else end[key], window_s)
             for key in cpu
@@ -230,7 +213,7 @@ class PrometheusSource:
         data = await self._ask(query, at_s)
         try:
             # Tens of megabytes in a large cluster: too much for the loop to wait for.
-            read = partial(_by_key, data, key_of, self._breathe)
+            read = partial(_by_key, data, key_of, self._checkpoint)
             found, errors = await asyncio.to_thread(read)
         except UNDECODABLE as error:
             raise _nonsense(query, error) from error
@@ -271,9 +254,9 @@ class PrometheusSource:
         headers = _credentials(settings)
         try:
             sending = self._answered(url, form, headers)
-            return await within(self._clock, settings.timeout_s, sending)
+            return await within(self._clock, settings.timeout, sending)
         except TimeoutError as error:
-            words = f"no answer within {settings.timeout_s:g} s"
+            words = f"no answer within {settings.timeout.seconds:g} s"
             raise UsageError(f"prometheus: {words} from {settings.url}") from error
         except (httpx.HTTPError, httpx.InvalidURL, BodyError) as error:
             words = str(error) or type(error).__name__
@@ -291,7 +274,7 @@ class PrometheusSource:
         settings = self._settings
         # `$node` last: the others begin with it.
         for name, value in (
-            ("$window", f"{round(1000 * settings.window_s)}ms"),
+            ("$window", f"{round(1000 * settings.window)}ms"),
             ("$podJobs", _quoted(settings.pod_jobs)),
             ("$nodeJobs", _quoted(settings.node_jobs)),
             ("$node", settings.node_label),
@@ -307,7 +290,7 @@ def pod_key(labels: Labels) -> str | None:
 
 
 def _by_key(
-    data: _Data, key_of: Callable[[Labels], K | None], breathe: Breathe
+    data: _Data, key_of: Callable[[Labels], K | None], checkpoint: Checkpoint
 ) -> tuple[dict[K, float], list[str]]:
     """Return values by what they are about, of several for one thing the largest.
 
@@ -318,7 +301,7 @@ def _by_key(
     found: dict[K, float] = {}
     errors: list[str] = []
     for raw in _VECTOR.decode(data.result):
-        breathe()
+        checkpoint()
         try:
             series = _SERIES.decode(raw)
             key, value = key_of(series.metric), float(series.value[1])
@@ -330,7 +313,7 @@ def _by_key(
     return found, errors
 
 
-def _trust(settings: PrometheusSettings) -> ssl.SSLContext | bool:
+def _trust(settings: Prometheus) -> ssl.SSLContext | bool:
     if settings.insecure_skip_verify:
         return False
     try:
@@ -339,7 +322,7 @@ def _trust(settings: PrometheusSettings) -> ssl.SSLContext | bool:
         raise UsageError(f"prometheus: {settings.ca_file}: {error}") from error
 
 
-def _credentials(settings: PrometheusSettings) -> dict[str, str]:
+def _credentials(settings: Prometheus) -> dict[str, str]:
     """Return the header with the token, read each time because tokens are rotated."""
     file = settings.bearer_token_file
     if file is None:

@@ -1,32 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
 """What was measured, and who measures it.
 
-A `Usage` is an average over the window that ends at `end_s`; whoever reads it must ask
-what that window can have seen. A `Sample` is one round: a node or a pod that it does not
+A `Usage` is an average over the window that ends at `end_s`; its readers must consider
+what that window can contain. A `Sample` is one round: a node or a pod that it does not
 name was not measured, which is not the same as using nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Final, Protocol
 
 import msgspec
 
 from common.cluster.records import NodeName
-
-POD_JOBS: Final = "kubelet|cadvisor|kubernetes-cadvisor|kubernetes-nodes-cadvisor"
-"""Prometheus' jobs with cAdvisor's figures, as kube-prometheus and the usual charts name them."""
-NODE_JOBS: Final = "node-exporter|prometheus-node-exporter|kubernetes-node-exporter"
-
-
-class SourceKind(StrEnum):
-    """Where usage comes from, as the configuration names it."""
-
-    AUTO = "auto"
-    METRICS_SERVER = "metrics-server"
-    PROMETHEUS = "prometheus"
-    REQUESTS = "requests"
+from common.config.choices import SourceKind
 
 
 class SourceChoice(msgspec.Struct, frozen=True, kw_only=True):

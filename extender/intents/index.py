@@ -1,11 +1,12 @@
-"""The index over open Migrations: which pod is to go where, and how much room is held.
+# SPDX-License-Identifier: Apache-2.0
+"""The index of open Migrations: which pod should go where, and how much room is reserved.
 
-It is fed by the listeners of the tables, in any order across kinds, and kept in step with
-what exists: a Migration that ends, expires or vanishes takes its slot along. What cannot
-be read from the cluster, the slot of a pod that has no node yet, is given anew when that
-pod is asked about again; so a restart loses nothing. Until `begin`, when everything has
-been listed once, the index only collects: the first Migration heard of must not take the
-replacement of another for its own.
+It is fed by the listeners of the watch cache, in any order across kinds, and follows what
+exists: a Migration that ends, expires or is deleted takes its slot with it. What cannot be
+read from the cluster, the slot of a pod that has no node yet, is assigned again when that
+pod is scheduled again; so a restart loses nothing. Until `begin`, when everything has been
+listed once, the index only collects: the first Migration that arrives must not claim the
+replacement of another one.
 """
 
 from __future__ import annotations
@@ -14,10 +15,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from math import inf
 from typing import Final
 
-from common.clock import Clock
-from common.cluster.migrations import MigrationRecord, Outcome
-from common.cluster.records import NodeName, PodRecord, PodUid
-from common.cluster.replacing import (
+from common.api.migrations import Outcome
+from common.cache.replacements import (
     Key,
     candidates,
     has_replaced,
@@ -25,18 +24,21 @@ from common.cluster.replacing import (
     key_of_pod,
     nearness,
 )
-from common.cluster.snapshot import Snapshot
+from common.cache.snapshot import Snapshot
+from common.clock import Clock
+from common.cluster.migrations import MigrationRecord
+from common.cluster.records import NodeName, PodRecord, PodUid
 from common.load import Load
 from common.metrics import Metrics
-from extender.intents.slots import NOBODY, Slot, Slots
+from extender.intents.slots import NO_POD, Slot, Slots
 from extender.intents.values import Guidance, Held, HeldIntent, IntentRow
 
 PATIENCE_S: Final = 5.0
-"""A pod that is still asked about after this long was not taken by its one node."""
+"""A pod that is still pending after this long cannot be placed on its one node."""
 
 EXPIRED: Final = "Expired"
 WITHDRAWN: Final = "Withdrawn"
-_REMEMBERED: Final = 1_000
+_MAX_DELETED: Final = 1_000
 _OUTCOMES: Final = (
     Outcome.AS_PLANNED.value,
     Outcome.ALTERNATIVE.value,
@@ -48,7 +50,7 @@ _OUTCOMES: Final = (
 
 
 class Intents:
-    """Steers the replacements of moved pods; one per process."""
+    """Directs the replacements of moved pods to their targets; one per process."""
 
     def __init__(
         self,
@@ -56,25 +58,28 @@ class Intents:
         *,
         clock: Clock,
         metrics: Metrics,
-        patience_s: float = PATIENCE_S,
         skew_s: float = 0.0,
+        absent: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Steer by what the cluster shows; clocks may differ from the rebalancer's by `skew_s`."""
+        """`skew_s` is how far our clock may differ from that of the rebalancer.
+
+        `absent` tells whether the API server does not know Migrations at all.
+        """
+        self._absent = absent
         self._cluster = cluster
         self._clock = clock
-        self._patience_s = patience_s
         self._skew_s = skew_s
         self._live = False
         self._slots = Slots()
         self._ended: dict[str, tuple[PodUid, Load]] = {}
-        """Replacements by closed Migrations, which may not be taken for anybody else's."""
-        self._spoken_for: dict[PodUid, str] = {}
-        self._gone: dict[PodUid, None] = {}
-        """Pods that went lately: the scheduler may still ask about them, and must get no slot."""
+        """The replacements of closed Migrations, which no other Migration may claim."""
+        self._claimed: dict[PodUid, str] = {}
+        self._deleted: dict[PodUid, None] = {}
+        """Recently deleted pods: kube-scheduler may still send them, and they must get no slot."""
         self._first_deadline_s = inf
         self._held: Mapping[NodeName, Held] | None = None
         self._predecessors: Mapping[PodUid, Load] | None = None
-        total = metrics.counter("intents_total", "What became of intents.", ("outcome",))
+        total = metrics.counter("intents_total", "Intents by how they ended.", ("outcome",))
         self._totals = {outcome: total.labels(outcome) for outcome in _OUTCOMES}
         metrics.gauge("intents_open", "Intents whose pod has no node yet.").set_function(
             lambda: float(sum(not slot.filled for slot in self._slots))
@@ -82,11 +87,16 @@ class Intents:
 
     @property
     def live(self) -> bool:
-        """Tell whether the index has begun to steer."""
+        """Whether the index has begun to direct pods."""
         return self._live
 
+    @property
+    def complete(self) -> bool:
+        """Whether every Migration that exists is known."""
+        return self._live or self._absent()
+
     def begin(self) -> None:
-        """Steer from now on: pods and Migrations have been listed once."""
+        """Direct pods from now on: pods and Migrations have been listed once."""
         if self._live:
             return
         for slots in self._slots.groups():
@@ -94,35 +104,35 @@ class Intents:
         self._live = True
 
     def on_migration(self, old: MigrationRecord | None, new: MigrationRecord | None) -> None:
-        """Take note of a Migration that came, changed or went."""
-        self._touch()
+        """Process a Migration that was added, changed or deleted."""
+        self._invalidate()
         if old is not None and (new is None or new.uid != old.uid):
-            self._forget(old.name)
+            self._on_deleted(old.name)
         if new is None:
             return
         if not new.open:
             self._close(new)
         elif (slot := self._slots.get(new.name)) is not None:
             slot.migration = new
-            self._believe_status(slot)
+            self._follow_status(slot)
         else:
             self._open(new)
 
     def on_pod(self, old: PodRecord | None, new: PodRecord | None) -> None:
-        """Take note of a pod that came, got a node or went."""
+        """Process a pod that was added, bound or deleted."""
         if not self._slots:
             return
         if old is not None and (new is None or new.uid != old.uid):
-            self._pod_went(old)
+            self._pod_deleted(old)
             old = None
         if new is None:
             return
-        self._gone.pop(new.uid, None)
+        self._deleted.pop(new.uid, None)
         if new.node and (old is None or not old.node):
-            self._pod_landed(new)
+            self._pod_bound(new)
 
-    def guidance(self, pod: PodRecord, names: Collection[str]) -> Guidance | None:
-        """Say where a pod is to go, and keep that slot for it; the same again when repeated."""
+    def assign_slot(self, pod: PodRecord, names: Collection[str]) -> Guidance | None:
+        """Assign a slot to a pod and return where it should go; the same when repeated."""
         self._expire()
         if not self._live or not self._slots:
             return None
@@ -130,18 +140,18 @@ class Intents:
         key = self._key(pod) if slot is None else slot.key
         if key is None:
             return None
-        # Looked up several times: a list of thousands would be searched each time.
-        shown = frozenset(names)
+        # A set, because it is searched several times and may have thousands of names.
+        offered = frozenset(names)
         if (
             slot is None
-            and (slot := self._slots.best_for(pod, key, shown, self._leaves)) is not None
+            and (slot := self._slots.best_for(pod, key, offered, self._leaves)) is not None
         ):
             self._slots.take(slot, pod.uid)
-            self._touch()
-        return None if slot is None else self._guide(slot, shown)
+            self._invalidate()
+        return None if slot is None else self._guide(slot, offered)
 
     def source_of(self, pod: PodRecord) -> NodeName | None:
-        """Return where a pod's predecessor was moved away from; no slot is taken."""
+        """Return the node that the pod's predecessor was moved from; no slot is assigned."""
         self._expire()
         slot = self._slots.of_pod(pod.uid)
         if slot is None and (key := self._key(pod)) is not None:
@@ -149,7 +159,7 @@ class Intents:
         return None if slot is None else slot.migration.source
 
     def held(self) -> Mapping[NodeName, Held]:
-        """Return the room that is held on targets; the same object until that changes."""
+        """Return the room that is reserved on targets; the same object until it changes."""
         self._expire()
         if self._held is None:
             by_target: dict[NodeName, list[HeldIntent]] = {}
@@ -160,73 +170,73 @@ class Intents:
         return self._held
 
     def predecessors(self) -> Mapping[PodUid, Load]:
-        """Return what the pods used that these pods replace."""
+        """Return what the predecessors of these pods used."""
         if self._predecessors is None:
             holders = {slot.holder: slot.load for slot in self._slots if not slot.free}
             self._predecessors = {**dict(self._ended.values()), **holders}
         return self._predecessors
 
     def rows(self) -> Sequence[IntentRow]:
-        """Return all intents, for people."""
+        """Return all intents, oldest first, for /debug/nodes."""
         self._expire()
         return [_row(slot) for slot in sorted(self._slots, key=lambda slot: slot.age)]
 
     def _guide(self, slot: Slot, names: Collection[str]) -> Guidance:
         now_s = self._clock.monotonic()
-        if slot.asked_s is None:
-            slot.asked_s = now_s
+        if slot.first_request_s is None:
+            slot.first_request_s = now_s
         return Guidance(
             target=slot.choice(names),
             source=slot.migration.source,
-            preference=now_s - slot.asked_s >= self._patience_s,
+            preference=now_s - slot.first_request_s >= PATIENCE_S,
             migration=slot.migration.name,
         )
 
     def _key(self, pod: PodRecord) -> Key | None:
-        """Return what a pod may take a slot by; None if there is none for it."""
-        if not self._live or pod.node or pod.uid == NOBODY:
+        """Return the key by which a pod may take a slot; None if no slot has that key."""
+        if not self._live or pod.node or pod.uid == NO_POD:
             return None
-        if pod.uid in self._gone or pod.uid in self._spoken_for:
+        if pod.uid in self._deleted or pod.uid in self._claimed:
             return None
         key = key_of_pod(pod)
         return key if key is not None and self._slots.of_key(key) else None
 
     def _leaves(self, uid: PodUid) -> bool:
-        """Tell whether a pod is gone or about to be."""
+        """Return whether a pod is deleted or terminating."""
         pod = self._cluster().pods.get(uid)
         return pod is None or pod.terminating
 
     def _open(self, migration: MigrationRecord) -> None:
         key = key_of_migration(migration)
-        # One that had run out before we heard of it is no news to anybody.
-        if key is None or self._is_over(migration):
+        # One that had expired before it arrived is not counted.
+        if key is None or self._is_expired(migration):
             return
         slot = Slot(key, migration)
         self._slots.add(slot)
         self._first_deadline_s = min(self._first_deadline_s, migration.due_s + self._skew_s)
         if self._live:
-            self._settle([slot], sure=True)
+            self._settle([slot], watched=True)
 
     def _close(self, migration: MigrationRecord) -> None:
         slot = self._slots.get(migration.name)
         found = migration.replacement_uid
         if slot is not None:
             slot.migration = migration
-            self._believe_status(slot)
-            found = found or (slot.holder if slot.filled else NOBODY)
+            self._follow_status(slot)
+            found = found or (slot.holder if slot.filled else NO_POD)
             self._drop(slot)
         if found and migration.name not in self._ended:
             load = Load(migration.load_cpu_milli, migration.load_mem_bytes)
             self._ended[migration.name] = found, load
-            self._spoken_for[found] = migration.name
+            self._claimed[found] = migration.name
 
-    def _forget(self, name: str) -> None:
+    def _on_deleted(self, name: str) -> None:
         slot = self._slots.get(name)
         if slot is not None:
             self._drop(slot)
-        uid, _ = self._ended.pop(name, (NOBODY, None))
-        if self._spoken_for.get(uid) == name:
-            del self._spoken_for[uid]
+        uid, _ = self._ended.pop(name, (NO_POD, None))
+        if self._claimed.get(uid) == name:
+            del self._claimed[uid]
 
     def _drop(self, slot: Slot) -> None:
         if not slot.filled and self._live:
@@ -236,23 +246,24 @@ class Intents:
     def _remove(self, slot: Slot) -> None:
         self._slots.remove(slot)
         if not self._slots:
-            self._gone.clear()
+            self._deleted.clear()
 
-    def _settle(self, slots: Collection[Slot], *, sure: bool = False) -> None:
-        """Find out which slots of one key existing pods have filled already.
+    def _settle(self, slots: Collection[Slot], *, watched: bool = False) -> None:
+        """Find the slots of one key that existing pods have filled already.
 
-        `sure` leaves out pods of the Migration's own second. Nothing is evicted before we
-        know of it, so while we watch such a pod is a sibling that was there before.
+        `watched` leaves out pods created in the same second as the Migration. The rebalancer
+        evicts nothing before this index has the Migration, so while the index is live such a
+        pod is a sibling that existed before.
         """
         for slot in slots:
-            self._believe_status(slot)
+            self._follow_status(slot)
         slots = [slot for slot in slots if slot.free and self._may_be_filled(slot)]
         pods = candidates(slots[0].migration, self._cluster()) if slots else ()
         pairs = [
             (s, p)
             for s in slots
             for p in pods
-            if has_replaced(s.migration, p) and not (sure and _was_there_first(s.migration, p))
+            if has_replaced(s.migration, p) and not (watched and _existed_before(s.migration, p))
         ]
         for slot, pod in sorted(pairs, key=_closeness):
             if slot.free and self._unattached(pod.uid):
@@ -260,12 +271,12 @@ class Intents:
                 self._fill(slot, pod.node)
 
     def _may_be_filled(self, slot: Slot) -> bool:
-        """A pod that stays has no replacement yet, whoever else has come meanwhile."""
-        bare = not slot.migration.controller_kind
-        return bare or self._leaves(slot.migration.pod_uid)
+        """Return whether a replacement may exist: after the pod leaves, or before by a surge."""
+        first = not slot.migration.controller_kind or slot.migration.raised_s is not None
+        return first or self._leaves(slot.migration.pod_uid)
 
-    def _believe_status(self, slot: Slot) -> None:
-        """Follow the rebalancer's word on who the replacement is."""
+    def _follow_status(self, slot: Slot) -> None:
+        """Accept the replacement that the rebalancer recorded in the status."""
         uid = slot.migration.replacement_uid
         if not uid or slot.filled or uid == slot.holder or not self._unattached(uid):
             return
@@ -275,21 +286,21 @@ class Intents:
             self._fill(slot, NodeName(node))
 
     def _unattached(self, uid: PodUid) -> bool:
-        return self._slots.of_pod(uid) is None and uid not in self._spoken_for
+        return self._slots.of_pod(uid) is None and uid not in self._claimed
 
-    def _pod_went(self, pod: PodRecord) -> None:
-        self._gone[pod.uid] = None
-        if len(self._gone) > _REMEMBERED:
-            del self._gone[next(iter(self._gone))]
+    def _pod_deleted(self, pod: PodRecord) -> None:
+        self._deleted[pod.uid] = None
+        if len(self._deleted) > _MAX_DELETED:
+            del self._deleted[next(iter(self._deleted))]
         slot = self._slots.of_pod(pod.uid)
         if slot is not None and not slot.filled:
             self._slots.release(slot)
-            self._touch()
+            self._invalidate()
 
-    def _pod_landed(self, pod: PodRecord) -> None:
+    def _pod_bound(self, pod: PodRecord) -> None:
         self._expire()
         slot = self._slots.of_pod(pod.uid)
-        if slot is None and self._live and pod.uid not in self._spoken_for:
+        if slot is None and self._live and pod.uid not in self._claimed:
             key = key_of_pod(pod)
             slot = self._slots.best_after(pod, key) if key is not None else None
             if slot is not None:
@@ -299,8 +310,8 @@ class Intents:
 
     def _fill(self, slot: Slot, node: NodeName) -> None:
         slot.fill(node)
-        self._touch()
-        # What had happened before the start was counted by whoever ran then.
+        self._invalidate()
+        # What happened before the start was counted by the process of that time.
         if self._live:
             self._totals[slot.outcome().value].inc()
 
@@ -308,21 +319,21 @@ class Intents:
         if self._clock.now() < self._first_deadline_s:
             return
         for slot in list(self._slots):
-            if not slot.filled and self._is_over(slot.migration):
+            if not slot.filled and self._is_expired(slot.migration):
                 self._remove(slot)
                 self._totals[EXPIRED].inc()
         self._first_deadline_s = self._slots.first_due_s() + self._skew_s
-        self._touch()
+        self._invalidate()
 
-    def _is_over(self, migration: MigrationRecord) -> bool:
-        """Tell whether the rebalancer waits no longer, whichever of the clocks is ahead."""
+    def _is_expired(self, migration: MigrationRecord) -> bool:
+        """Return whether the deadline has passed, whichever clock is ahead."""
         return migration.due_s + self._skew_s <= self._clock.now()
 
-    def _touch(self) -> None:
+    def _invalidate(self) -> None:
         self._held = self._predecessors = None
 
 
-def _was_there_first(migration: MigrationRecord, pod: PodRecord) -> bool:
+def _existed_before(migration: MigrationRecord, pod: PodRecord) -> bool:
     return migration.present is None and pod.created_s <= migration.created_s
 
 

@@ -1,8 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
 """Slots: each open Migration has one, and a slot takes one pod.
 
 Invariants: a slot has at most one pod and a pod at most one slot; a slot whose pod got a
-node is filled and never takes another, for a kubelet that rejects the pod would otherwise
-be sent the next one, and the next. Nothing is remembered of a slot that was removed.
+node is filled and never takes another pod, because a kubelet that rejects the pod would
+otherwise be sent the next one, and the next. A removed slot leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -10,30 +11,31 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from math import inf
 
-from common.cluster.migrations import MigrationRecord, Outcome
+from common.api.migrations import Outcome
+from common.cache.replacements import ELSEWHERE, Key, has_replaced, may_replace, nearness
+from common.cluster.migrations import MigrationRecord
 from common.cluster.records import UNBOUND, NodeName, PodRecord, PodUid
-from common.cluster.replacing import ELSEWHERE, Key, has_replaced, may_replace, nearness
 from common.load import Load
 
-NOBODY = PodUid("")
+NO_POD = PodUid("")
 
 
 class Slot:
-    """The place of one replacement."""
+    """The slot of one replacement."""
 
-    __slots__ = ("asked_s", "holder", "key", "migration", "node")
+    __slots__ = ("first_request_s", "holder", "key", "migration", "node")
 
     def __init__(self, key: Key, migration: MigrationRecord) -> None:
         self.key = key
         self.migration = migration
-        self.holder: PodUid = NOBODY
+        self.holder: PodUid = NO_POD
         self.node: NodeName = UNBOUND
-        self.asked_s: float | None = None
-        """When the holder was first asked about, by the monotonic clock."""
+        self.first_request_s: float | None = None
+        """When the extender was first called for the holder, by the monotonic clock."""
 
     @property
     def free(self) -> bool:
-        return self.holder == NOBODY
+        return self.holder == NO_POD
 
     @property
     def filled(self) -> bool:
@@ -41,7 +43,7 @@ class Slot:
 
     @property
     def age(self) -> tuple[float, str]:
-        """The order of slots of one key: oldest first, and never by chance."""
+        """The order of slots of one key: oldest first, and deterministic."""
         return self.migration.created_s, self.migration.name
 
     @property
@@ -61,7 +63,7 @@ class Slot:
         self.node = node
 
     def outcome(self) -> Outcome:
-        """Say where the replacement came to, compared with the plan."""
+        """Return where the replacement went, compared with the plan."""
         if self.node == self.migration.source:
             return Outcome.BACK_ON_SOURCE
         return _OUTCOMES[nearness(self.migration, self.node)]
@@ -75,7 +77,7 @@ _OUTCOMES: Mapping[int, Outcome] = {
 
 
 class Slots:
-    """All slots, by Migration, by what replacements are known by, and by pod."""
+    """All slots, by Migration, by replacement key and by pod."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, Slot] = {}
@@ -116,15 +118,15 @@ class Slots:
         self.release(slot)
 
     def take(self, slot: Slot, uid: PodUid) -> None:
-        """Give a slot that is not filled to a pod that has none."""
+        """Assign a slot that is not filled to a pod that has none."""
         self.release(slot)
         slot.holder = uid
         self._by_pod[uid] = slot
 
     def release(self, slot: Slot) -> None:
         self._by_pod.pop(slot.holder, None)
-        slot.holder = NOBODY
-        slot.asked_s = None
+        slot.holder = NO_POD
+        slot.first_request_s = None
 
     def best_for(
         self,
@@ -133,31 +135,31 @@ class Slots:
         names: Collection[str],
         leaves: Callable[[PodUid], bool],
     ) -> Slot | None:
-        """Return the free slot that suits a pod best which may go to these nodes.
+        """Return the best free slot for a pod that may go to these nodes.
 
-        A controller replaces what `leaves`. A sibling that is to be moved later would find
-        its place taken.
+        Slots of pods that leave come first, because their controller replaces them now. The
+        pod of another slot stays until it is evicted, and its replacement will need the slot.
         """
         open_ = [s for s in self.of_key(key) if s.free and may_replace(s.migration, pod)]
         if len(open_) < 2:
             return open_[0] if open_ else None
         return min(
             open_,
-            key=lambda s: (not leaves(s.migration.pod_uid), _promise(s, names), s.age),
+            key=lambda s: (not leaves(s.migration.pod_uid), _rank(s, names), s.age),
         )
 
     def best_after(self, pod: PodRecord, key: Key) -> Slot | None:
-        """Return the free slot that a pod has filled by being where it is."""
+        """Return the free slot that a pod fills by being on its node."""
         fits = [s for s in self.of_key(key) if s.free and has_replaced(s.migration, pod)]
         return min(
             fits, key=lambda slot: (nearness(slot.migration, pod.node), slot.age), default=None
         )
 
     def first_due_s(self) -> float:
-        """Return when the next slot that is not filled runs out."""
+        """Return when the next slot that is not filled expires."""
         return min((s.migration.due_s for s in self if not s.filled), default=inf)
 
 
-def _promise(slot: Slot, names: Collection[str]) -> int:
+def _rank(slot: Slot, names: Collection[str]) -> int:
     chosen = slot.choice(names)
     return ELSEWHERE if chosen is None else nearness(slot.migration, chosen)

@@ -1,4 +1,5 @@
-"""What the index of intents tells others: plain values."""
+# SPDX-License-Identifier: Apache-2.0
+"""The results of the intent index, as plain values."""
 
 from __future__ import annotations
 
@@ -11,39 +12,38 @@ from common.load import Load
 
 
 class Guidance(msgspec.Struct, frozen=True, kw_only=True):
-    """Where one pod is to go."""
+    """Where one pod should go."""
 
     target: NodeName | None
-    """The planned node, or else the best alternative, among those asked about."""
+    """The planned node, or else the best alternative, among the offered nodes."""
     source: NodeName
     """Where its predecessor was moved away from."""
     preference: bool
-    """The node was tried in vain: it may still be the first choice, but not the only one."""
+    """Whether the target was tried without success: it is preferred, but no longer required."""
     migration: str
 
 
 class HeldIntent(msgspec.Struct, frozen=True, kw_only=True):
-    """Room that one Migration holds on its target until the replacement has a node."""
+    """Room that one Migration reserves on its target until the replacement has a node."""
 
     migration: str
     pod: PodUid
-    """The pod that is being steered by it; empty while there is none."""
+    """The pod that has its slot; empty while there is none."""
     load: Load
     requests: Load
     priority: int
 
 
 class Held(msgspec.Struct, frozen=True):
-    """All the room that is held on one node."""
+    """All the room that is reserved on one node."""
 
     intents: tuple[HeldIntent, ...]
 
-    def load(self, without: Container[PodUid] = ()) -> Load:
-        """Return what the replacements will use, leaving out pods that are charged already."""
-        return _sum([held.load for held in self.intents if held.pod not in without])
-
     def requests(self, priority: int, without: Container[PodUid] = ()) -> Load:
-        """Return what replacements of this priority or a higher one ask for."""
+        """Return the requests of replacements of this priority or a higher one.
+
+        Pods in `without` are left out, because they are charged to a node already.
+        """
         return _sum(
             [
                 held.requests
@@ -54,7 +54,7 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class IntentRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One intent, for people."""
+    """One intent, for /debug/nodes."""
 
     migration: str
     pod: str

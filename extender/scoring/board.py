@@ -1,84 +1,73 @@
-"""What is believed of every node, as columns of numbers.
+# SPDX-License-Identifier: Apache-2.0
+"""What is believed about every node, as columns of numbers.
 
-A board never changes. The next one is made from the last and costs what changed: a node's
-column is computed anew only when its `NodeView` or its `NodeLoad` is another object.
+A board is immutable. The next one is made from the last and costs what changed: the column
+of a node is recomputed only if its `NodeView` or its `NodeLoad` is another object.
 
-Newcomers are pods that nobody has measured and no sibling vouches for: only their own
-requests speak for them, and those may be far too low. Each counts for at least
-`newPodFloor` percent of its node until it is measured, so that a burst of pods that ask for
-little and use much is spread over the cluster before the first measurement arrives.
+Newcomers are pods that are not measured and have no measured siblings: only their own
+requests are known, and those may be far too low. Each is charged at least `newPodFloor`
+percent of its node until it is measured, so that a burst of pods that request little and use
+much is spread over the cluster before the first measurement arrives.
 
-What every request needs of a node and only a change of the node can change is made here
-too, in the thread that makes boards: its place by name, whether it takes pods, and its
-entry in an answer.
+What every request needs and only a change of the node can change is computed here too, in
+the thread that makes boards: the row of a name, whether the node accepts pods, and its
+encoded entry in an answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress, repeat
 from math import fsum
 from operator import is_not, or_
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from common.api.objects import Effect, Taint
+from common.cache.snapshot import NodeView
 from common.cluster.records import NodeRecord
-from common.cluster.snapshot import NodeView, Snapshot
-from common.load import Basis, LoadView, NodeLoad
+from common.config import ExtenderConfiguration
+from common.load import Basis, Belief, LoadView, NodeLoad
+from extender.scoring.categories import Categories
 from extender.scoring.curve import Figures, Mask
 from extender.scoring.entries import Entries
+from extender.scoring.name_index import KnownNames, NameIndex
 
 Rows = npt.NDArray[np.intp]
 
 USE_CPU: Final = 0
-"""Load over threshold, without the pod that is asked about."""
+"""Load divided by threshold, without the pod of the request."""
 USE_MEM: Final = 1
-ASKED_CPU: Final = 2
-"""Requests over allocatable."""
-ASKED_MEM: Final = 3
-ONE_CPU: Final = 4
+REQUESTED_CPU: Final = 2
+"""Requests divided by allocatable."""
+REQUESTED_MEM: Final = 3
+PER_CPU_MILLI: Final = 4
 """The share of allocatable that one milli-core, or one byte, is."""
-ONE_MEM: Final = 5
+PER_MEM_BYTE: Final = 5
 _FIGURES: Final = 6
 
-STRANGER: Final = -1
-"""The row of a name that nobody knows: the last column, which says nothing."""
+UNKNOWN_ROW: Final = -1
+"""The row of a node that is not in the cache: the last column, which is all zeros."""
 
 _NOTHING: Final = (0.0,) * _FIGURES
-_KEEPS_OUT: Final = frozenset({"NoSchedule", "NoExecute"})
-
-
-class Believed(Protocol):
-    """A moment of the cluster and what is believed of its load."""
-
-    @property
-    def snapshot(self) -> Snapshot: ...
-    @property
-    def load(self) -> LoadView: ...
-
-
-@dataclass(frozen=True, slots=True)
-class ScoreSettings:
-    """What is too much, and what a newcomer counts for; all in percent of allocatable."""
-
-    cpu_threshold: float = 80.0
-    mem_threshold: float = 80.0
-    new_pod_floor: float = 2.5
+_BLOCKING_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
+_ZONE: Final = "topology.kubernetes.io/zone"
+_NO_TAINTS: Final[tuple[Taint, ...]] = ()
 
 
 class Newcomers(NamedTuple):
-    """The pods of a node that only their own requests speak for."""
+    """The pods of a node of which only the requests are known."""
 
     pods: int = 0
     cpu_milli: float = 0.0
-    """By how much they count for more than they ask."""
+    """What they are charged beyond their requests."""
     mem_bytes: float = 0.0
 
 
-NONE_NEW: Final = Newcomers()
+NO_NEWCOMERS: Final = Newcomers()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,104 +75,128 @@ class Board:
     """All nodes at one version of the cluster."""
 
     version: int
-    """The version of the snapshot that it was made from."""
-    settings: ScoreSettings
+    """The version of the snapshot it was made from."""
+    config: ExtenderConfiguration
     load: LoadView
     names: Sequence[str]
-    index: Mapping[str, int]
+    index: NameIndex
     views: Sequence[NodeView]
     loads: Sequence[NodeLoad | None]
     newcomers: Sequence[Newcomers]
     table: Figures
-    """One column per node, and one more for strangers."""
+    """One column per node, and one more for unknown nodes."""
     known: Mask
-    opened: Mask
-    """Which nodes take pods that tolerate nothing."""
+    schedulable: Mask
+    """Which nodes accept pods without tolerations."""
+    zones: Categories[str]
+    soft_taints: Categories[tuple[Taint, ...]]
+    """Taints that kube-scheduler avoids without rejecting the node."""
     entries: Entries
 
     @classmethod
-    def after(cls, previous: Board | None, belief: Believed, settings: ScoreSettings) -> Board:
-        """Return the board of this belief; what has not changed is taken over."""
+    def after(cls, previous: Board | None, belief: Belief, config: ExtenderConfiguration) -> Board:
+        """Return the board of this belief; unchanged columns are reused."""
         names = list(belief.snapshot.nodes)
         views = list(belief.snapshot.nodes.values())
         loads = list(map(belief.load.nodes.get, names))
-        base = _base(previous if previous and previous.settings == settings else None, names)
-        news = compress(
+        base = _base(previous if previous and previous.config == config else None, names)
+        changed = compress(
             range(len(names)),
             map(or_, map(is_not, views, base.views), map(is_not, loads, base.loads)),
         )
-        redrawn = base.redrawn(list(news), views, loads, belief.load, settings)
+        columns = base.recomputed(list(changed), views, loads, belief.load, config)
         return cls(
             version=belief.snapshot.version,
-            settings=settings,
+            config=config,
             load=belief.load,
             names=base.names,
             index=base.index,
             views=views,
             loads=loads,
-            newcomers=redrawn.newcomers,
-            table=redrawn.table,
-            known=redrawn.known,
-            opened=redrawn.opened,
+            newcomers=columns.newcomers,
+            table=columns.table,
+            known=columns.known,
+            schedulable=columns.schedulable,
+            zones=columns.zones,
+            soft_taints=columns.soft_taints,
             entries=base.entries,
         )
 
     @property
     def resting(self) -> bool:
-        """Tell whether so little is known that load should not decide."""
+        """Whether too little is known for load to decide."""
         return self.load.resting or not self.known.any()
 
     def rows(self, names: Sequence[str]) -> Rows:
-        """Return the rows of these nodes; `STRANGER` for those that nobody knows."""
+        """Return the rows of these nodes; `UNKNOWN_ROW` for nodes that are not in the cache."""
+        if isinstance(names, KnownNames) and names.nodes is self.index:
+            return names.rows
         try:
             return np.fromiter(map(self.index.__getitem__, names), np.intp, len(names))
         except KeyError:
-            found = map(self.index.get, names, repeat(STRANGER))
+            found = map(self.index.get, names, repeat(UNKNOWN_ROW))
             return np.fromiter(found, np.intp, len(names))
 
 
-class _Redrawn(NamedTuple):
-    """Figures of all nodes, of which some were computed anew."""
+class _Columns(NamedTuple):
+    """The figures of all nodes."""
 
     newcomers: list[Newcomers]
     table: Figures
     known: Mask
-    opened: Mask
+    schedulable: Mask
+    zones: Categories[str]
+    soft_taints: Categories[tuple[Taint, ...]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Base:
-    """What the next board starts from."""
+    """The columns that the next board starts from."""
 
     names: Sequence[str]
-    index: Mapping[str, int]
+    index: NameIndex
     views: Sequence[NodeView | None]
     loads: Sequence[NodeLoad | None]
     newcomers: Sequence[Newcomers]
     table: Figures
     known: Mask
-    opened: Mask
+    schedulable: Mask
+    zones: Categories[str]
+    soft_taints: Categories[tuple[Taint, ...]]
     entries: Entries
 
-    def redrawn(
+    def recomputed(
         self,
         rows: Sequence[int],
         views: Sequence[NodeView],
         loads: Sequence[NodeLoad | None],
         belief: LoadView,
-        settings: ScoreSettings,
-    ) -> _Redrawn:
-        """Return the figures with these rows computed anew; the base stays as it was."""
+        config: ExtenderConfiguration,
+    ) -> _Columns:
+        """Return the figures with these rows recomputed; the base is not changed."""
         if not rows:
-            return _Redrawn(list(self.newcomers), self.table, self.known, self.opened)
-        made = _Redrawn(
-            list(self.newcomers), self.table.copy(), self.known.copy(), self.opened.copy()
+            return _Columns(
+                list(self.newcomers),
+                self.table,
+                self.known,
+                self.schedulable,
+                self.zones,
+                self.soft_taints,
+            )
+        nodes = [views[i].node for i in rows]
+        made = _Columns(
+            list(self.newcomers),
+            self.table.copy(),
+            self.known.copy(),
+            self.schedulable.copy(),
+            self.zones.updated(rows, [node.labels.get(_ZONE, "") for node in nodes]),
+            self.soft_taints.updated(rows, [_soft_taints(node) for node in nodes]),
         )
-        new = [_newcomers(views[i], loads[i], belief, settings) for i in rows]
-        columns = [_column(views[i], loads[i], n, settings) for i, n in zip(rows, new, strict=True)]
+        new = [_newcomers(views[i], loads[i], belief, config) for i in rows]
+        columns = [_column(views[i], loads[i], n, config) for i, n in zip(rows, new, strict=True)]
         made.table[:, rows] = np.array(columns).T
         made.known[rows] = [_is_known(loads[i]) for i in rows]
-        made.opened[rows] = [_is_open(views[i].node) for i in rows]
+        made.schedulable[rows] = [_is_schedulable(node) for node in nodes]
         for row, found in zip(rows, new, strict=True):
             made.newcomers[row] = found
         return made
@@ -202,84 +215,90 @@ def _base(previous: Board | None, names: Sequence[str]) -> _Base:
             old.newcomers,
             old.table,
             old.known,
-            old.opened,
+            old.schedulable,
+            old.zones,
+            old.soft_taints,
             old.entries,
         )
-    columns = np.append(old.rows(names), STRANGER)
+    columns = np.append(old.rows(names), UNKNOWN_ROW)
     places = columns[:-1].tolist()
     return _Base(
         names,
-        _index(names),
-        [old.views[i] if i != STRANGER else None for i in places],
-        [old.loads[i] if i != STRANGER else None for i in places],
-        [old.newcomers[i] if i != STRANGER else NONE_NEW for i in places],
+        NameIndex(names),
+        [old.views[i] if i != UNKNOWN_ROW else None for i in places],
+        [old.loads[i] if i != UNKNOWN_ROW else None for i in places],
+        [old.newcomers[i] if i != UNKNOWN_ROW else NO_NEWCOMERS for i in places],
         old.table[:, columns],
         old.known[columns],
-        old.opened[columns],
+        old.schedulable[columns],
+        old.zones.taken(columns),
+        old.soft_taints.taken(columns),
         Entries(names),
     )
 
 
 def _blank(names: Sequence[str]) -> _Base:
-    nobody: list[None] = [None] * len(names)
+    nothing: list[None] = [None] * len(names)
     return _Base(
         names,
-        _index(names),
-        nobody,
-        nobody,
-        [NONE_NEW] * len(names),
+        NameIndex(names),
+        nothing,
+        nothing,
+        [NO_NEWCOMERS] * len(names),
         np.zeros((_FIGURES, len(names) + 1)),
         np.zeros(len(names) + 1, np.bool_),
         np.zeros(len(names) + 1, np.bool_),
+        Categories.blank(len(names), ""),
+        Categories.blank(len(names), _NO_TAINTS),
         Entries(names),
     )
-
-
-def _index(names: Sequence[str]) -> Mapping[str, int]:
-    # Copies, for they lie side by side: names that lie where their nodes were read, all over
-    # the memory of a large cluster, take twice as long to look up.
-    return {name.encode().decode(): row for row, name in enumerate(names)}
 
 
 def _is_known(load: NodeLoad | None) -> bool:
     return load is not None and load.why is None
 
 
-def _is_open(node: NodeRecord) -> bool:
+def _is_schedulable(node: NodeRecord) -> bool:
     if not node.ready or node.unschedulable:
         return False
-    return not any(taint.effect in _KEEPS_OUT for taint in node.taints)
+    return not any(taint.effect in _BLOCKING_EFFECTS for taint in node.taints)
+
+
+def _soft_taints(node: NodeRecord) -> tuple[Taint, ...]:
+    if not node.taints:
+        return _NO_TAINTS
+    return tuple(t for t in node.taints if t.effect == Effect.PREFER_NO_SCHEDULE)
 
 
 def _column(
-    view: NodeView, load: NodeLoad | None, new: Newcomers, settings: ScoreSettings
+    view: NodeView, load: NodeLoad | None, new: Newcomers, config: ExtenderConfiguration
 ) -> tuple[float, ...]:
-    offered, asked = view.node.allocatable, view.requested
-    if load is None or offered.cpu_milli <= 0 or offered.mem_bytes <= 0:
+    allocatable, requested = view.node.allocatable, view.requested
+    if load is None or allocatable.cpu_milli <= 0 or allocatable.mem_bytes <= 0:
         return _NOTHING
-    one_cpu, one_mem = 1.0 / offered.cpu_milli, 1.0 / offered.mem_bytes
+    per_cpu_milli, per_mem_byte = 1.0 / allocatable.cpu_milli, 1.0 / allocatable.mem_bytes
     return (
-        (load.cpu_milli + new.cpu_milli) * one_cpu * 100.0 / settings.cpu_threshold,
-        (load.mem_bytes + new.mem_bytes) * one_mem * 100.0 / settings.mem_threshold,
-        asked.cpu_milli * one_cpu,
-        asked.mem_bytes * one_mem,
-        one_cpu,
-        one_mem,
+        (load.cpu_milli + new.cpu_milli) * per_cpu_milli * 100.0 / config.cpu_threshold,
+        (load.mem_bytes + new.mem_bytes) * per_mem_byte * 100.0 / config.memory_threshold,
+        requested.cpu_milli * per_cpu_milli,
+        requested.mem_bytes * per_mem_byte,
+        per_cpu_milli,
+        per_mem_byte,
     )
 
 
 def _newcomers(
-    view: NodeView, load: NodeLoad | None, loads: LoadView, settings: ScoreSettings
+    view: NodeView, load: NodeLoad | None, loads: LoadView, config: ExtenderConfiguration
 ) -> Newcomers:
-    """Return how many newcomers a node has, and what they count for beyond their estimate."""
+    """Return how many newcomers a node has, and their charge beyond the estimate."""
     if load is None:
-        return NONE_NEW
+        return NO_NEWCOMERS
     new = [each for each in load.arriving if each.basis is Basis.SPEC]
     if not new:
-        return NONE_NEW
-    least_cpu = view.node.allocatable.cpu_milli * settings.new_pod_floor / 100.0
-    least_mem = view.node.allocatable.mem_bytes * settings.new_pod_floor / 100.0
-    # What the sample contains of a pod that is just starting is no part of the estimate.
+        return NO_NEWCOMERS
+    least_cpu = view.node.allocatable.cpu_milli * config.new_pod_floor / 100.0
+    least_mem = view.node.allocatable.mem_bytes * config.new_pod_floor / 100.0
+    # The part of a starting pod that the sample already contains is not in the estimate.
     pods = [loads.pod_load(each.uid) for each in new]
     return Newcomers(
         len(pods),

@@ -1,10 +1,11 @@
-"""The curve: from what a node will use to a score of 0 to 10.
+# SPDX-License-Identifier: Apache-2.0
+"""The curve: from the predicted use of a node to a score of 0 to 10.
 
-`d` is predicted use over threshold, of the resource that is nearest to its threshold. `q` is
-the share of allocatable that will be requested, of the resource that is requested most. Use
-decides; a node that is asked for more than it uses loses a little for it, for its pods may
-one day use what they asked for. 0 means overloaded and nothing else does, so that the worst
-of the good nodes still beats the best of the bad ones.
+`use` is predicted use divided by threshold, of the resource that is closest to its threshold.
+`requested` is the share of allocatable that will be requested, of the resource that is
+requested most. Use decides; a node whose requests exceed its use loses a little, because its
+pods may one day use what they requested. 0 means overloaded and nothing else does, so that
+the worst of the good nodes still beats the best of the bad ones.
 """
 
 from __future__ import annotations
@@ -16,33 +17,33 @@ import numpy as np
 import numpy.typing as npt
 
 Figures = npt.NDArray[np.float64]
-Scores = npt.NDArray[np.int64]
+ScoreArray = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 BEST: Final = 10
 NEUTRAL: Final = 5
-SECOND_OPINION: Final = 0.2
-"""How much of the gap between requests and use counts against a node."""
+REQUEST_WEIGHT: Final = 0.2
+"""Which share of the gap between requests and use counts against a node."""
 
 _ROUNDING: Final = 1e-9
-"""Sums that floating point leaves a hair off neither cost nor win a point."""
+"""Floating-point errors in sums neither cost nor win a point."""
 
 FULL: Final = 1.0 - _ROUNDING
-"""From here on a node counts as overloaded."""
+"""From here on a node is overloaded."""
 
 
 def strain(use: Figures, requested: Figures) -> Figures:
-    """Return `e`: use over threshold, with requests as a second opinion."""
+    """Return use divided by threshold, raised where requests exceed it."""
     gap = np.minimum(requested, 1.0)
     gap -= use
     np.maximum(gap, 0.0, out=gap)
-    gap *= SECOND_OPINION
+    gap *= REQUEST_WEIGHT
     gap += use
     return gap
 
 
-def scores(use: Figures, requested: Figures) -> Scores:
-    """Return each node's score: 0 from the threshold on, else 1 to 10."""
+def scores(use: Figures, requested: Figures) -> ScoreArray:
+    """Return the score of each node: 0 from the threshold on, else 1 to 10."""
     figures = strain(use, requested)
     figures *= -BEST
     figures += BEST - _ROUNDING
@@ -52,20 +53,24 @@ def scores(use: Figures, requested: Figures) -> Scores:
     return figures.astype(np.int64)
 
 
-def with_unknown(found: Scores, known: Mask) -> Scores:
-    """Return the scores with the unknown nodes in the middle of the known ones."""
+def with_unknown(found: ScoreArray, known: Mask, middle: int | None = None) -> ScoreArray:
+    """Return the scores, with `middle` for the unknown nodes, by default that of these nodes."""
     if known.all():
         return found
-    measured = found[known]
-    middle = int(np.median(measured)) if measured.size else NEUTRAL
-    return np.where(known, found, middle)
+    return np.where(known, found, middle_of(found[known]) if middle is None else middle)
 
 
-def likeliest(found: Scores, uid: str) -> int:
-    """Return the place of the best score; of several, one that the pod's uid draws.
+def middle_of(known: ScoreArray) -> int:
+    """Return the score of a node of which only the others are known: their median."""
+    return int(np.median(known)) if known.size else NEUTRAL
 
-    kube-scheduler draws among equals too. Always guessing the first would pile a burst's
-    guesses on one node, and the scheduler would then be steered away from it for nothing.
+
+def likeliest(found: ScoreArray, uid: str) -> int:
+    """Return the index of the best score; of several, one chosen by the pod's UID.
+
+    kube-scheduler chooses among equals at random (`Randomizer` in
+    pkg/scheduler/schedule_one.go). Always assuming the first would pile the assumed pods of a
+    burst on one node, which would then lose score without a reason.
     """
     best = np.flatnonzero(found == found.max())
     return int(best[crc32(uid.encode()) % best.size])

@@ -1,9 +1,10 @@
-"""A board plus what it cannot know yet.
+# SPDX-License-Identifier: Apache-2.0
+"""A board plus what it cannot contain yet.
 
-Between an answer and the next board a node has been promised pods: those that we answered
-and have not seen, and those for which room is held. An overlay is a working copy of a board
-with these demands added. A node's column is always the board's plus the sum of its demands,
-never a running total: adding and taking away again would leave dust behind.
+Between two boards a node gets further pods: those that were placed by an answer and not
+observed yet, and those for which room is reserved. An overlay is a working copy of a board
+with these demands added. The column of a node is always that of the board plus the sum of its
+demands, never a running total: adding and subtracting would accumulate rounding errors.
 """
 
 from __future__ import annotations
@@ -16,45 +17,65 @@ import numpy as np
 
 from common.load import Load
 from extender.scoring.board import (
-    ASKED_CPU,
-    ASKED_MEM,
-    ONE_CPU,
-    ONE_MEM,
+    PER_CPU_MILLI,
+    PER_MEM_BYTE,
+    REQUESTED_CPU,
+    REQUESTED_MEM,
     USE_CPU,
     USE_MEM,
     Board,
     Rows,
 )
-from extender.scoring.curve import FULL, NEUTRAL, Figures, Scores, scores, with_unknown
+from extender.scoring.categories import Codes
+from extender.scoring.coolest import Field, Size, shortlist, untied
+from extender.scoring.curve import (
+    FULL,
+    NEUTRAL,
+    Figures,
+    Mask,
+    ScoreArray,
+    middle_of,
+    scores,
+    strain,
+    with_unknown,
+)
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a pod will use and what it asks for."""
+    """What a pod will use and what it requests."""
 
     cpu_milli: float = 0.0
     mem_bytes: float = 0.0
-    asked_cpu_milli: float = 0.0
-    asked_mem_bytes: float = 0.0
+    requested_cpu_milli: float = 0.0
+    requested_mem_bytes: float = 0.0
     newcomer: bool = False
-    """Only its own requests speak for it."""
+    """Whether only its requests are known."""
 
 
 class Tally(NamedTuple):
-    """The sum of a node's demands, newcomers at what they count for."""
+    """The sum of the demands of a node, newcomers with at least the floor."""
 
     cpu_milli: float
     mem_bytes: float
-    asked_cpu_milli: float
-    asked_mem_bytes: float
+    requested_cpu_milli: float
+    requested_mem_bytes: float
 
 
-class Judged(NamedTuple):
-    """What would become of each node of a list."""
+class Prediction(NamedTuple):
+    """How full each node of a list would be."""
 
     rows: Rows
     use: Figures
-    """Predicted use over threshold, of the dominant resource."""
+    """Predicted use divided by threshold, of the dominant resource."""
     requested: Figures
+
+
+class Shortlist(NamedTuple):
+    """The nodes of a list that are worth scoring."""
+
+    keep: Mask
+    middle: int
+    """The score that the whole list gives to its unknown nodes."""
 
 
 class Overlay:
@@ -64,95 +85,125 @@ class Overlay:
         self.board: Final = board
         self._table = board.table.copy()
         self._last: tuple[Sequence[str], Rows] = ((), board.rows(()))
-        settings = board.settings
-        self._cpu_limit = settings.cpu_threshold / 100.0
-        self._mem_limit = settings.mem_threshold / 100.0
-        self._floor = settings.new_pod_floor / 100.0
+        self._expected: tuple[Sequence[str], Rows] = self._last
+        config = board.config
+        self._cpu_limit = config.cpu_threshold / 100.0
+        self._mem_limit = config.memory_threshold / 100.0
+        self._floor = config.new_pod_floor / 100.0
 
     def put(self, name: str, demands: Iterable[Demand]) -> None:
-        """Let exactly these demands lie on a node."""
+        """Replace the demands on a node."""
         row = self.board.index.get(name)
         if row is None or not self.board.known[row]:
             return
         sums, base = self.tally(row, demands), self.board.table[:, row].tolist()
-        one_cpu, one_mem = base[ONE_CPU], base[ONE_MEM]
-        base[USE_CPU] += sums.cpu_milli * one_cpu / self._cpu_limit
-        base[USE_MEM] += sums.mem_bytes * one_mem / self._mem_limit
-        base[ASKED_CPU] += sums.asked_cpu_milli * one_cpu
-        base[ASKED_MEM] += sums.asked_mem_bytes * one_mem
+        per_cpu_milli, per_mem_byte = base[PER_CPU_MILLI], base[PER_MEM_BYTE]
+        base[USE_CPU] += sums.cpu_milli * per_cpu_milli / self._cpu_limit
+        base[USE_MEM] += sums.mem_bytes * per_mem_byte / self._mem_limit
+        base[REQUESTED_CPU] += sums.requested_cpu_milli * per_cpu_milli
+        base[REQUESTED_MEM] += sums.requested_mem_bytes * per_mem_byte
         self._table[:, row] = base
 
     def tally(self, row: int, demands: Iterable[Demand]) -> Tally:
-        """Add demands up as they count on this node."""
+        """Add up demands as they count on this node."""
         offered = self.board.views[row].node.allocatable
         least_cpu, least_mem = offered.cpu_milli * self._floor, offered.mem_bytes * self._floor
-        cpu_milli = mem_bytes = asked_cpu = asked_mem = 0.0
+        cpu_milli = mem_bytes = requested_cpu = requested_mem = 0.0
         for demand in demands:
             cpu, mem = demand.cpu_milli, demand.mem_bytes
             cpu_milli += max(cpu, least_cpu) if demand.newcomer else cpu
             mem_bytes += max(mem, least_mem) if demand.newcomer else mem
-            asked_cpu += demand.asked_cpu_milli
-            asked_mem += demand.asked_mem_bytes
-        return Tally(cpu_milli, mem_bytes, asked_cpu, asked_mem)
+            requested_cpu += demand.requested_cpu_milli
+            requested_mem += demand.requested_mem_bytes
+        return Tally(cpu_milli, mem_bytes, requested_cpu, requested_mem)
 
     def expect(self, names: Sequence[str]) -> None:
-        """Find the rows of a list that will be judged next.
+        """Look up the rows of a list that will be scored next.
 
-        A filter answer takes less time than the scores, which are asked for right after it
-        and for the same list: looking the names up there takes it off the longer of the two.
+        `filter` takes less time than `prioritize`, which follows with the same list: looking
+        up the names in the former makes the longer of the two requests shorter.
         """
-        self._rows(names)
+        if self._last[0] is not names:
+            self._expected = names, self.board.rows(names)
 
-    def _rows(self, names: Sequence[str]) -> Rows:
+    def rows(self, names: Sequence[str]) -> Rows:
+        """Return the rows of a list; those of the last and of the expected one are remembered."""
+        if self._expected[0] is names:
+            return self._expected[1]
         if self._last[0] is not names:
             self._last = (names, self.board.rows(names))
         return self._last[1]
 
-    def judge(self, names: Sequence[str], pod: Demand) -> Judged:
-        """Predict what each node will use and be asked for with this pod on it."""
-        rows = self._rows(names)
+    def predict(self, names: Sequence[str], pod: Demand) -> Prediction:
+        """Predict use and requests of each node with this pod on it."""
+        rows = self.rows(names)
         found = self._table.take(rows, axis=1)
-        one_cpu, one_mem = found[ONE_CPU], found[ONE_MEM]
-        use = found[USE_CPU] + one_cpu * (pod.cpu_milli / self._cpu_limit)
-        use_mem = found[USE_MEM] + one_mem * (pod.mem_bytes / self._mem_limit)
-        requested = found[ASKED_CPU] + one_cpu * pod.asked_cpu_milli
-        requested_mem = found[ASKED_MEM] + one_mem * pod.asked_mem_bytes
+        per_cpu_milli, per_mem_byte = found[PER_CPU_MILLI], found[PER_MEM_BYTE]
+        use = found[USE_CPU] + per_cpu_milli * (pod.cpu_milli / self._cpu_limit)
+        use_mem = found[USE_MEM] + per_mem_byte * (pod.mem_bytes / self._mem_limit)
+        requested = found[REQUESTED_CPU] + per_cpu_milli * pod.requested_cpu_milli
+        requested_mem = found[REQUESTED_MEM] + per_mem_byte * pod.requested_mem_bytes
         np.maximum(use, use_mem, out=use)
         np.maximum(requested, requested_mem, out=requested)
-        return Judged(rows, use, requested)
+        return Prediction(rows, use, requested)
 
-    def scores(self, names: Sequence[str], pod: Demand) -> Scores:
-        """Return the score of each node, in order."""
-        judged = self.judge(names, pod)
-        found = scores(judged.use, judged.requested)
-        return with_unknown(found, self.board.known.take(judged.rows))
+    def scores(self, names: Sequence[str], pod: Demand, middle: int | None = None) -> ScoreArray:
+        """Return the score of each node, in order; `middle` is that of unknown nodes."""
+        predicted = self.predict(names, pod)
+        found = scores(predicted.use, predicted.requested)
+        return with_unknown(found, self.board.known.take(predicted.rows), middle)
 
-    def written(self, names: Sequence[str], found: Scores) -> bytes | None:
-        """Return the answer that tells these scores; none if one of the nodes is a stranger."""
-        return self.board.entries.written(self._rows(names), found)
+    def shortlist(
+        self,
+        names: Sequence[str],
+        pod: Demand,
+        size: Size,
+        *,
+        siblings: Codes | None,
+        nominated: str,
+        turn: int,
+    ) -> Shortlist:
+        """Return which nodes of a list are worth scoring; `turn` decides between equal ones."""
+        rows, use, requested = self.predict(names, pod)
+        known = self.board.known.take(rows)
+        nodes = Field(
+            untied(strain(use, requested), rows, turn),
+            self.board.zones.codes.take(rows),
+            known,
+            None if siblings is None else siblings.take(rows),
+        )
+        keep = shortlist(nodes, size)
+        if nominated in self.board.index:
+            keep |= rows == self.board.index[nominated]
+        middle = NEUTRAL if known.all() else middle_of(scores(use, requested)[known])
+        return Shortlist(keep, middle)
+
+    def encode(self, names: Sequence[str], found: ScoreArray) -> bytes | None:
+        """Return these scores as a HostPriorityList; None if one of the nodes is unknown."""
+        return self.board.entries.encode(self.rows(names), found)
 
     def all_scores(self, pod: Demand) -> list[int]:
-        """Return the score of every node of the board, as if all were asked about."""
+        """Return the score of every node of the board."""
         names = self.board.names
         return [NEUTRAL] * len(names) if self.board.resting else self.scores(names, pod).tolist()
 
     def free(self, name: str, demands: Iterable[Demand]) -> Load | None:
-        """Return the requests that a node can still take beside these demands, if it exists."""
+        """Return what can still be requested on a node beside these demands, if it exists."""
         row = self.board.index.get(name)
         if row is None:
             return None
         view, sums = self.board.views[row], self.tally(row, demands)
-        offered, asked = view.node.allocatable, view.requested
+        offered, requested = view.node.allocatable, view.requested
         return Load(
-            offered.cpu_milli - asked.cpu_milli - sums.asked_cpu_milli,
-            offered.mem_bytes - asked.mem_bytes - sums.asked_mem_bytes,
+            offered.cpu_milli - requested.cpu_milli - sums.requested_cpu_milli,
+            offered.mem_bytes - requested.mem_bytes - sums.requested_mem_bytes,
         )
 
     def overloaded(self, names: Sequence[str], pod: Demand) -> set[str]:
-        """Return the nodes that the pod would overload, if another known one has room."""
-        judged = self.judge(names, pod)
-        known = self.board.known.take(judged.rows)
-        above = known & (judged.use >= FULL)
+        """Return the nodes that the pod would overload, if another known node has room."""
+        predicted = self.predict(names, pod)
+        known = self.board.known.take(predicted.rows)
+        above = known & (predicted.use >= FULL)
         if not above.any() or not (known & ~above).any():
             return set()
         return {names[i] for i in above.nonzero()[0].tolist()}

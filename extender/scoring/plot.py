@@ -1,6 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
 """Draws the curve: `python -m extender.scoring.plot > docs/scoring.svg`.
 
-Plain SVG text; the figures come from the curve itself, so the picture cannot lie about it.
+Plain SVG text; the figures come from the curve itself, so the picture always matches it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from extender.scoring.board import ScoreSettings
+from common.config import ExtenderConfiguration
 from extender.scoring.curve import BEST, scores
 
 WIDTH: Final = 640
@@ -28,7 +29,7 @@ LINES: Final = (
 
 
 def points(requested: float, threshold: float) -> list[tuple[float, int]]:
-    """Return (percent in use, score) wherever a line changes its level."""
+    """Return (percent in use, score) wherever the score changes."""
     percent = np.arange(0.0, 100.01, 0.1)
     found = scores(percent / threshold, np.full_like(percent, requested)).tolist()
     corners: list[tuple[float, int]] = []
@@ -40,16 +41,16 @@ def points(requested: float, threshold: float) -> list[tuple[float, int]]:
     return [*corners, (100.0, found[-1])]
 
 
-def draw(settings: ScoreSettings) -> str:
+def draw(config: ExtenderConfiguration) -> str:
     """Return the picture."""
-    threshold = settings.cpu_threshold
+    threshold = config.cpu_threshold
     return "\n".join(
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
             'font-family="sans-serif" font-size="12">',
             f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
             *_grid(threshold),
-            *(_line(points(asked, threshold), colour) for asked, colour, _ in LINES),
+            *(_line(points(requested, threshold), color) for requested, color, _ in LINES),
             *_legend(),
             "</svg>\n",
         )
@@ -85,19 +86,19 @@ def _grid(threshold: float) -> Sequence[str]:
     ]
 
 
-def _line(corners: Sequence[tuple[float, int]], colour: str) -> str:
+def _line(corners: Sequence[tuple[float, int]], color: str) -> str:
     path = " ".join(f"{_x(percent)},{_y(score)}" for percent, score in corners)
-    return f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>'
+    return f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="2"/>'
 
 
 def _legend() -> Sequence[str]:
     left, top = LEFT + 14, HEIGHT - BOTTOM - 44
     return [
-        f'<path d="M{left} {top + 18 * i}h24" stroke="{colour}" stroke-width="2"/>'
-        f'<text x="{left + 32}" y="{top + 18 * i + 4}">{words}</text>'
-        for i, (_, colour, words) in enumerate(LINES)
+        f'<path d="M{left} {top + 18 * i}h24" stroke="{color}" stroke-width="2"/>'
+        f'<text x="{left + 32}" y="{top + 18 * i + 4}">{label}</text>'
+        for i, (_, color, label) in enumerate(LINES)
     ]
 
 
 if __name__ == "__main__":
-    sys.stdout.write(draw(ScoreSettings()))
+    sys.stdout.write(draw(ExtenderConfiguration()))

@@ -1,7 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which pods may be moved, and for every other one all the reasons why not.
 
-A gate is a small function that answers with a named reason or nothing. Gates look at the
-cluster as it is and judge one pod by itself: whether its replacement fits anywhere, and what
+A gate is a small function that returns a reason against moving a pod, or nothing. Gates judge
+one pod by itself in the cluster as it is: whether its replacement fits anywhere, and what
 several moves do together, is the planner's business. `docs/evictability.md` lists them.
 """
 
@@ -11,17 +12,33 @@ from collections.abc import Callable
 from typing import Final
 
 from common.cluster.records import PodRecord
-from rebalancer.evictability import life, owners, storage, timing, wishes, workloads
+from rebalancer.evictability import (
+    opt_outs,
+    owners,
+    pod_state,
+    storage,
+    surge,
+    timing,
+    workloads,
+)
 from rebalancer.evictability.budgets import Budgets, Ledger
-from rebalancer.evictability.context import Context, Purpose
-from rebalancer.evictability.owners import group_words
-from rebalancer.evictability.past import NO_PAST, Past, lineage_of, past_of, took_place
-from rebalancer.evictability.wishes import OPT_OUTS
-from rebalancer.reasons import Refusal
+from rebalancer.evictability.context import Context
+from rebalancer.evictability.deadline import after_deadline, is_forced
+from rebalancer.evictability.history import (
+    NO_HISTORY,
+    MoveHistory,
+    lineage_of,
+    move_history,
+    was_carried_out,
+)
+from rebalancer.evictability.opt_outs import OPT_OUTS
+from rebalancer.evictability.owners import in_a_pod_group
+from rebalancer.evictability.surge import will_surge
+from rebalancer.refusals import Refusal
 
 __all__ = [
     "GATES",
-    "NO_PAST",
+    "NO_HISTORY",
     "OPT_OUTS",
     "POD_GATES",
     "TEMPLATE_GATES",
@@ -29,70 +46,71 @@ __all__ = [
     "Context",
     "Gate",
     "Ledger",
-    "Past",
-    "Purpose",
-    "group_words",
+    "MoveHistory",
+    "in_a_pod_group",
     "judge",
     "lineage_of",
-    "past_of",
-    "took_place",
+    "move_history",
+    "was_carried_out",
+    "will_surge",
 ]
 
 Gate = Callable[[PodRecord, Context], Refusal | None]
 
 TEMPLATE_GATES: Final[tuple[Gate, ...]] = (
-    life.not_a_mirror_pod,
-    life.not_a_daemon_set_pod,
-    life.not_our_own,
-    wishes.below_system_priority,
-    wishes.not_in_an_excluded_namespace,
-    wishes.in_a_selected_namespace,
-    wishes.not_an_excluded_pod,
-    wishes.a_selected_pod,
-    wishes.rescheduling_enabled,
-    wishes.safe_to_evict,
-    wishes.may_be_disrupted,
-    wishes.eviction_not_unwanted,
-    wishes.below_the_priority_threshold,
-    wishes.guided_by_our_extender,
+    pod_state.not_a_mirror_pod,
+    pod_state.not_a_daemon_set_pod,
+    pod_state.not_our_own,
+    opt_outs.below_system_priority,
+    opt_outs.not_in_an_excluded_namespace,
+    opt_outs.in_a_selected_namespace,
+    opt_outs.not_an_excluded_pod,
+    opt_outs.selected_pod,
+    opt_outs.rescheduling_enabled,
+    opt_outs.safe_to_evict,
+    opt_outs.may_be_disrupted,
+    opt_outs.eviction_not_discouraged,
+    opt_outs.below_the_priority_threshold,
+    opt_outs.scheduler_calls_our_extender,
     owners.replaceable_if_bare,
-    owners.movable_if_of_a_job,
+    owners.job_tolerates_disruption,
     owners.owner_replaces_its_pods,
     owners.replacement_can_be_steered,
-    owners.owners_have_an_end,
-    owners.owner_is_there,
+    owners.owner_chain_ends,
+    owners.owner_exists,
     owners.not_surplus,
     owners.replacement_not_gated,
-    owners.few_enough_terms,
+    owners.not_too_many_affinity_terms,
     owners.not_in_a_pod_group,
     storage.no_local_storage,
     storage.no_resource_claims,
     workloads.not_the_only_replica,
+    surge.surge_is_possible,
     workloads.enough_replicas,
     workloads.no_rollout_under_way,
     workloads.workload_is_healthy,
     workloads.stateful_set_is_complete,
-    timing.workload_has_rested,
-    timing.covered_by_a_budget,
+    timing.workload_cooldown_is_over,
+    timing.covered_by_a_pdb,
 )
-"""Gates that see of a pod only what all replicas of its template share.
+"""Gates that depend only on what all replicas of a template share.
 
-That is its shape, labels, annotations, namespace and owner; they are asked once for all.
+That is the shape, labels, annotations, namespace and owner, so one answer serves them all.
 """
 
 POD_GATES: Final[tuple[Gate, ...]] = (
-    life.not_terminating,
-    life.not_finished,
-    life.placed,
+    pod_state.not_terminating,
+    pod_state.not_finished,
+    pod_state.bound_to_a_node,
     storage.no_local_volume,
     storage.no_protected_storage_class,
     storage.no_volume_shared_on_the_node,
-    timing.the_budget_allows_it,
+    timing.pdb_allows_eviction,
     timing.old_enough,
     timing.load_is_measured,
-    timing.lineage_has_rested,
+    timing.lineage_cooldown_is_over,
 )
-"""Gates that look at the single pod."""
+"""Gates that depend on the single pod."""
 
 GATES: Final = (*TEMPLATE_GATES, *POD_GATES)
 
@@ -100,8 +118,15 @@ GATES: Final = (*TEMPLATE_GATES, *POD_GATES)
 def judge(pod: PodRecord, context: Context) -> tuple[Refusal, ...]:
     """Return every reason against moving a pod, in the order of the gates; none allows it."""
     own = [found for gate in POD_GATES if (found := gate(pod, context)) is not None]
-    shared = context.once(pod, _judge_template)
-    return (*shared, *own) if own else shared
+    shared = context.judged_once(pod, _judge_template)
+    every = (*shared, *own) if own else shared
+    return after_deadline(every, pod) if every and _is_forced(pod, context) else every
+
+
+def _is_forced(pod: PodRecord, context: Context) -> bool:
+    """Tell whether the pod's node is past the deadline of its maintenance."""
+    view = None if context.for_load else context.snapshot.nodes.get(pod.node)
+    return view is not None and is_forced(view.node, context.config, context.now_s)
 
 
 def _judge_template(pod: PodRecord, context: Context) -> tuple[Refusal, ...]:

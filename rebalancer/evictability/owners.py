@@ -1,25 +1,24 @@
-"""Gates about who replaces a pod once it is gone, and whether the replacement would start."""
+# SPDX-License-Identifier: Apache-2.0
+"""Gates about the owner: whether it replaces the pod, and whether the replacement would start."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final
 
+from common.api.contract import GROUP_ANNOTATIONS, GROUP_LABELS
+from common.cache.replacements import key_of_pod
 from common.cluster.records import PodRecord
-from common.cluster.replacing import key_of_pod
 from common.cluster.shapes import PodShape
 from common.config import BarePods, Jobs
-from common.contract import GROUP_ANNOTATIONS, GROUP_LABELS
 from rebalancer.evictability.context import JOB, READ_OWNERS, Context
-from rebalancer.reasons import Refusal
+from rebalancer.refusals import Reason, Refusal
 
 MAX_TERMS: Final = 100
-"""More than people write, and few enough not to hold up a plan."""
+"""More than people write, and few enough not to delay a plan."""
 _HAVE_GATES_OF_THEIR_OWN: Final = frozenset({"DaemonSet", "Node"})
-_BARE: Final = Refusal("BarePod", "no controller would replace it")
-_LOOSELY_OWNED: Final = Refusal(
-    "OwnerWithoutControl", "its owner is not marked as its controller, so nobody would replace it"
-)
+_BARE: Final = Reason.BARE_POD.refusal()
+_LOOSELY_OWNED: Final = Reason.OWNER_WITHOUT_CONTROL.refusal()
 
 
 def replaceable_if_bare(pod: PodRecord, context: Context) -> Refusal | None:
@@ -29,14 +28,12 @@ def replaceable_if_bare(pod: PodRecord, context: Context) -> Refusal | None:
         return _LOOSELY_OWNED
     if context.config.bare_pods is not BarePods.REPLACE:
         return _BARE
-    hindrances = ", ".join(_hindrances(pod.shape))
-    return (
-        Refusal("BarePodNotCopyable", f"no copy can stand in: {hindrances}") if hindrances else None
-    )
+    obstacles = ", ".join(_obstacles(pod.shape))
+    return Reason.BARE_POD_NOT_COPYABLE.refusal(obstacles=obstacles) if obstacles else None
 
 
-def _hindrances(shape: PodShape) -> Iterator[str]:
-    """Yield what two pods cannot have at the same time, or what shows that it is to end."""
+def _obstacles(shape: PodShape) -> Iterator[str]:
+    """Yield what two pods cannot have at the same time, or what shows that the pod is to end."""
     if shape.restart_policy != "Always":
         yield f"its restartPolicy is {shape.restart_policy}"
     if shape.claims or shape.ephemeral_claims:
@@ -47,107 +44,101 @@ def _hindrances(shape: PodShape) -> Iterator[str]:
         yield "its hostname is fixed"
 
 
-def movable_if_of_a_job(pod: PodRecord, context: Context) -> Refusal | None:
-    standing = context.standing(pod)
-    if standing is None or standing.kind != JOB:
+def job_tolerates_disruption(pod: PodRecord, context: Context) -> Refusal | None:
+    owner = context.owner_status(pod)
+    if owner is None or owner.kind != JOB:
         return None
     if context.config.jobs is not Jobs.MOVE:
-        return Refusal("JobPod", f"Job {standing.owner.name} would start its work anew")
-    if standing.controller is None or standing.controller.ignores_disruption:
+        return Reason.JOB_POD.refusal(job=owner.reference.name)
+    if owner.controller is None or owner.controller.ignores_disruption:
         return None
-    words = f"Job {standing.owner.name} has no podFailurePolicy that ignores DisruptionTarget"
-    return Refusal("JobCountsDisruptions", words)
+    return Reason.JOB_COUNTS_DISRUPTIONS.refusal(job=owner.reference.name)
 
 
 def owner_replaces_its_pods(pod: PodRecord, context: Context) -> Refusal | None:
-    standing = context.standing(pod)
-    if standing is None or standing.replaces or standing.owner.kind in _HAVE_GATES_OF_THEIR_OWN:
+    owner = context.owner_status(pod)
+    if owner is None or owner.replaces or owner.reference.kind in _HAVE_GATES_OF_THEIR_OWN:
         return None
-    words = f"{standing.kind} {standing.owner.name} is not known to replace its pods"
-    return Refusal("CustomOwner", words)
+    return Reason.CUSTOM_OWNER.refusal(owner=f"{owner.kind} {owner.reference.name}")
 
 
-def owners_have_an_end(pod: PodRecord, context: Context) -> Refusal | None:
-    """Who owns itself has no workload at the top whose state could be judged."""
-    standing = context.standing(pod)
-    if standing is None or not context.snapshot.owners_loop(pod):
+def owner_chain_ends(pod: PodRecord, context: Context) -> Refusal | None:
+    """Owners that own each other have no workload at the top whose state could be judged."""
+    owner = context.owner_status(pod)
+    if owner is None or not context.snapshot.owners_loop(pod):
         return None
-    named = f"{standing.owner.kind} {standing.owner.name}"
-    return Refusal("OwnerLoop", f"the owners of its {named} own each other, or are too many")
+    return Reason.OWNER_LOOP.refusal(owner=f"{owner.reference.kind} {owner.reference.name}")
 
 
 def replacement_can_be_steered(pod: PodRecord, context: Context) -> Refusal | None:
-    """Bind load moves only: without a key the extender does not know whom to steer."""
-    config, standing = context.config, context.replacing(pod)
-    if standing is None or not (context.for_load and config.require_extender):
+    """Binds load moves only: without a key the extender cannot tell which pod to steer."""
+    config, owner = context.config, context.replacing_owner(pod)
+    if owner is None or not (context.for_load and config.require_extender):
         return None
-    if key_of_pod(pod) is not None or (standing.kind == JOB and config.jobs is not Jobs.MOVE):
+    if key_of_pod(pod) is not None or (owner.kind == JOB and config.jobs is not Jobs.MOVE):
         return None
-    words = f"nothing tells which pod of {standing.kind} {standing.owner.name} replaces which"
-    return Refusal("NotSteerable", f"{words}, so its replacement would land by chance")
+    return Reason.NOT_STEERABLE.refusal(owner=f"{owner.kind} {owner.reference.name}")
 
 
-def owner_is_there(pod: PodRecord, context: Context) -> Refusal | None:
-    """Without its owner nobody would replace the pod; the watch may also just be late."""
-    standing = context.standing(pod)
-    if standing is None:
+def owner_exists(pod: PodRecord, context: Context) -> Refusal | None:
+    """Without its owner nothing would replace the pod; the watch may also just be late."""
+    owner = context.owner_status(pod)
+    if owner is None:
         return None
-    named = f"{standing.owner.kind} {standing.owner.name}"
-    if standing.controller is None and standing.owner.uid in context.snapshot.workloads:
-        # The API server does not check what an ownerReference says.
-        words = f"it names {named} as its controller with the uid of another object"
-        return Refusal("OwnerMismatch", words)
-    if standing.kind not in READ_OWNERS:
+    named = f"{owner.reference.kind} {owner.reference.name}"
+    if owner.controller is None and owner.reference.uid in context.snapshot.workloads:
+        # The API server does not check that an ownerReference is right.
+        return Reason.OWNER_MISMATCH.refusal(owner=named)
+    if owner.kind not in READ_OWNERS:
         return None
-    if standing.controller is None:
-        return Refusal("OwnerMissing", f"its {named} is not there", for_good=False)
-    for found in (standing.controller, standing.workload):
+    if owner.controller is None:
+        return Reason.OWNER_MISSING.refusal(owner=named)
+    for found in (owner.controller, owner.workload):
         if found is not None and found.deleted_s is not None:
-            return Refusal("OwnerDeleted", f"its {found.kind} {found.name} is being deleted")
+            return Reason.OWNER_DELETED.refusal(owner=f"{found.kind} {found.name}")
     return None
 
 
 def not_surplus(pod: PodRecord, context: Context) -> Refusal | None:
     """A controller with too many pods does not replace one that goes."""
-    standing = context.replacing(pod)
-    found = standing.controller if standing is not None else None
+    owner = context.replacing_owner(pod)
+    found = owner.controller if owner is not None else None
     if found is None or found.current <= found.desired:
         return None
-    words = f"{found.kind} {found.name} has {found.current} pods and wants {found.desired}"
-    return Refusal("SurplusPod", f"{words}: it would not be replaced", for_good=False)
+    named = f"{found.kind} {found.name}"
+    return Reason.SURPLUS_POD.refusal(owner=named, current=found.current, desired=found.desired)
 
 
 def replacement_not_gated(pod: PodRecord, context: Context) -> Refusal | None:
-    standing = context.replacing(pod)
-    found = standing.controller if standing is not None else None
+    owner = context.replacing_owner(pod)
+    found = owner.controller if owner is not None else None
     gates = found.template.gates if found is not None else pod.shape.gates
     if not gates:
         return None
-    return Refusal("SchedulingGates", f"its replacement would wait for {', '.join(gates)}")
+    return Reason.SCHEDULING_GATES.refusal(gates=", ".join(gates))
 
 
-def few_enough_terms(pod: PodRecord, context: Context) -> Refusal | None:
-    """Every term is compared with all kinds of pods; one object has room for thousands."""
-    standing = context.replacing(pod)
-    found = standing.controller if standing is not None else None
+def not_too_many_affinity_terms(pod: PodRecord, context: Context) -> Refusal | None:
+    """Every term is compared with all kinds of pods, and one object can hold thousands of them."""
+    owner = context.replacing_owner(pod)
+    found = owner.controller if owner is not None else None
     shapes = (pod.shape,) if found is None else (pod.shape, found.template)
     terms = max(len(s.affinity) + len(s.anti_affinity) for s in shapes)
     if terms <= MAX_TERMS:
         return None
-    words = f"it has {terms} terms of affinity, and at most {MAX_TERMS} are judged"
-    return Refusal("TooManyTerms", words)
+    return Reason.TOO_MANY_TERMS.refusal(terms=terms, limit=MAX_TERMS)
 
 
 def not_in_a_pod_group(pod: PodRecord, _: Context) -> Refusal | None:
-    words = group_words(pod)
-    return Refusal("PodGroup", words) if words else None
+    """A group is admitted and placed as a whole; one of its pods alone would not start."""
+    return in_a_pod_group(pod)
 
 
-def group_words(pod: PodRecord) -> str:
-    """Return what shows that a pod is placed together with others; empty if nothing does."""
+def in_a_pod_group(pod: PodRecord) -> Refusal | None:
+    """Return what shows that a pod is placed together with others, if something does."""
     if pod.shape.pod_group:
-        return f"it belongs to PodGroup {pod.shape.pod_group}, which is placed as a whole"
+        return Reason.POD_GROUP.refusal(group=pod.shape.pod_group)
     if GROUP_LABELS.isdisjoint(pod.labels) and GROUP_ANNOTATIONS.isdisjoint(pod.annotations):
-        return ""
+        return None
     keys = (GROUP_LABELS & pod.labels.keys()) | (GROUP_ANNOTATIONS & pod.annotations.keys())
-    return f"{min(keys)} says that it is admitted or placed with others"
+    return Reason.POD_GROUP.refusal("marked", key=min(keys))

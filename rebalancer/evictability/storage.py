@@ -1,20 +1,22 @@
-"""Gates about what a pod cannot take along: data on the node, shared volumes, devices."""
+# SPDX-License-Identifier: Apache-2.0
+"""Gates about what a pod cannot take with it: data on the node, shared volumes, devices."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
 
+from common.cache.snapshot import Snapshot
 from common.cluster.records import PodRecord
-from common.cluster.snapshot import Snapshot
 from common.cluster.storage import ClaimRecord
 from common.config import LocalStorage
 from rebalancer.evictability.context import Context
-from rebalancer.reasons import Refusal
+from rebalancer.refusals import Reason, Refusal
 
 _ANY_CLASS: Final = "*"
 _ON_MANY_NODES: Final = frozenset({"ReadWriteMany", "ReadOnlyMany"})
-_LOCAL: Final = Refusal("LocalStorage", "it keeps data on its node (hostPath or emptyDir)")
+_RESOURCE_CLAIMS: Final = Reason.RESOURCE_CLAIMS.refusal()
+_LOCAL: Final = Reason.LOCAL_STORAGE.refusal()
 
 
 def no_local_storage(pod: PodRecord, context: Context) -> Refusal | None:
@@ -28,7 +30,7 @@ def no_local_volume(pod: PodRecord, context: Context) -> Refusal | None:
     for claim in _claims(pod, context.snapshot):
         volume = volumes.get(claim.volume)
         if volume is not None and volume.local:
-            return Refusal("LocalVolume", f"the volume of its claim {claim.name} is on its node")
+            return Reason.LOCAL_VOLUME.refusal(claim=claim.name)
     return None
 
 
@@ -38,24 +40,29 @@ def no_protected_storage_class(pod: PodRecord, context: Context) -> Refusal | No
         return None
     for claim in _claims(pod, context.snapshot):
         if _ANY_CLASS in protected or (claim.storage_class or "") in protected:
-            words = f"the storage class of its claim {claim.name} is protected"
-            return Refusal("ProtectedStorageClass", words)
+            return Reason.PROTECTED_STORAGE_CLASS.refusal(claim=claim.name)
     return None
 
 
 def no_volume_shared_on_the_node(pod: PodRecord, context: Context) -> Refusal | None:
     """The scheduler would place the replacement; the volume could not be attached there."""
     for claim in _claims(pod, context.snapshot):
-        if context.users(claim.key, pod.node) > 1 and _on_one_node(claim, context.snapshot):
-            words = f"another pod on its node also uses {claim.name}, which one node can attach"
-            return Refusal("SharedVolume", words, for_good=False)
+        if context.claim_users(claim.key, pod.node) > 1 and _on_one_node(claim, context.snapshot):
+            return Reason.SHARED_VOLUME.refusal(claim=claim.name)
+    return None
+
+
+def claim_on_one_node(pod: PodRecord, snapshot: Snapshot) -> str | None:
+    """Return a claim that a second replica on another node could not use."""
+    named = set(pod.shape.claims)
+    for claim in _claims(pod, snapshot):
+        if claim.name in named and _on_one_node(claim, snapshot):
+            return claim.name
     return None
 
 
 def no_resource_claims(pod: PodRecord, _: Context) -> Refusal | None:
-    if not pod.shape.resource_claims:
-        return None
-    return Refusal("ResourceClaims", "it has resource claims, whose devices we cannot judge")
+    return _RESOURCE_CLAIMS if pod.shape.resource_claims else None
 
 
 def _claims(pod: PodRecord, snapshot: Snapshot) -> Sequence[ClaimRecord]:

@@ -1,81 +1,84 @@
-"""Gates that wait: for a budget, for a young pod to settle, for a moved one to rest.
+# SPDX-License-Identifier: Apache-2.0
+"""Gates that pass with time: a PDB, the age of the pod, its samples, the cooldowns.
 
-Only the budget binds the emptying of a node.
+Only the PDB binds the emptying of a node.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from common.cluster.records import PodRecord
 from common.config import PodsWithoutPdb
 from common.load import Basis
 from rebalancer.evictability.context import Context
-from rebalancer.evictability.past import lineage_of
-from rebalancer.reasons import Refusal
+from rebalancer.evictability.history import lineage_of
+from rebalancer.evictability.surge import will_surge
+from rebalancer.refusals import Reason, Refusal
+
+_NO_PDB: Final = Reason.NO_PDB.refusal()
+_NOT_MEASURED: Final = Reason.NOT_MEASURED.refusal()
+_NOT_RUNNING: Final = Reason.NOT_MEASURED.refusal("not running")
 
 
-def the_budget_allows_it(pod: PodRecord, context: Context) -> Refusal | None:
-    return context.budgets.refusal(pod)
+def pdb_allows_eviction(pod: PodRecord, context: Context) -> Refusal | None:
+    """A surge is judged as if the workload had its one more replica already."""
+    found = context.budgets.refusal(pod)
+    surges = found is not None and context.surge is not False and will_surge(pod, context)
+    return context.budgets.refusal_after_surge(pod) if surges else found
 
 
-def covered_by_a_budget(pod: PodRecord, context: Context) -> Refusal | None:
+def covered_by_a_pdb(pod: PodRecord, context: Context) -> Refusal | None:
     if context.config.pods_without_pdb is PodsWithoutPdb.ALLOW or context.budgets.matching(pod):
         return None
-    return Refusal("NoPdb", "no PDB covers it, and podsWithoutPdb is refuse")
+    return _NO_PDB
 
 
 def old_enough(pod: PodRecord, context: Context) -> Refusal | None:
     if not context.for_load:
         return None
-    since_s = pod.created_s if pod.scheduled_s is None else pod.scheduled_s
-    age_s, wanted = context.now_s - since_s, context.config.min_pod_age
+    age_s, wanted = context.now_s - pod.placed_s, context.config.min_pod_age
     if age_s >= wanted:
         return None
-    words = f"it runs for {_told(age_s)}, minPodAge is {wanted:g}s"
-    return Refusal("TooYoung", words, for_good=False)
+    return Reason.TOO_YOUNG.refusal(age=_whole_seconds(age_s), wanted=wanted)
 
 
 def load_is_measured(pod: PodRecord, context: Context) -> Refusal | None:
-    """Moving a pod for load needs to know its load: an estimate may be off by all of it."""
+    """A pod moves for load only if its load is measured: an estimate may be off by all of it."""
     if not context.for_load or context.load is None:
         return None
     match context.load.load_of(pod).basis:
         case Basis.MEASURED | Basis.REQUESTS:
             return None
         case Basis.NOTHING:
-            words = "none of its containers runs, so moving it would relieve nothing"
-        case _:
-            words = "no fresh sample tells what it uses"
-    return Refusal("NotMeasured", words, for_good=False)
+            return _NOT_RUNNING
+    return _NOT_MEASURED
 
 
-def workload_has_rested(pod: PodRecord, context: Context) -> Refusal | None:
-    moved = context.past.workload_moved_s
-    standing = context.standing(pod) if moved and context.for_load else None
-    moved_s = moved.get(standing.workload_id) if standing is not None else None
+def workload_cooldown_is_over(pod: PodRecord, context: Context) -> Refusal | None:
+    moved = context.history.workload_moved_s
+    owner = context.owner_status(pod) if moved and context.for_load else None
+    moved_s = moved.get(owner.workload_id) if owner is not None else None
     if moved_s is None:
         return None
     ago_s, cooldown = context.now_s - moved_s, context.config.workload_cooldown
     if ago_s >= cooldown:
         return None
-    words = f"its workload was moved {_told(ago_s)} ago, workloadCooldown is {cooldown:g}s"
-    return Refusal("WorkloadCooldown", words, for_good=False)
+    return Reason.WORKLOAD_COOLDOWN.refusal(ago=_whole_seconds(ago_s), cooldown=cooldown)
 
 
-def lineage_has_rested(pod: PodRecord, context: Context) -> Refusal | None:
-    moved = context.past.lineage_moved_s
+def lineage_cooldown_is_over(pod: PodRecord, context: Context) -> Refusal | None:
+    moved = context.history.lineage_moved_s
     moved_s = moved.get(lineage_of(pod)) if moved and context.for_load else None
     if moved_s is None:
         return None
     ago_s, cooldown = context.now_s - moved_s, context.config.lineage_cooldown
     if ago_s >= cooldown:
         return None
-    ago = _told(ago_s)
-    words = f"it or its predecessor was moved {ago} ago, lineageCooldown is {cooldown:g}s"
-    return Refusal("LineageCooldown", words, for_good=False)
+    return Reason.LINEAGE_COOLDOWN.refusal(ago=_whole_seconds(ago_s), cooldown=cooldown)
 
 
-def _told(seconds: float) -> str:
-    """Return whole seconds that are over: what is too short must not look long enough."""
+def _whole_seconds(seconds: float) -> str:
+    """Return the whole seconds that have passed: what is too short must not look long enough."""
     return f"{math.floor(seconds)}s"

@@ -1,26 +1,26 @@
-"""Carries out moves: one Migration each, step by step, through crashes and faults."""
+# SPDX-License-Identifier: Apache-2.0
+"""Carries out moves: one Migration each, step by step, through crashes and failures."""
 
 from __future__ import annotations
 
+from rebalancer.migration.collaborators import Actuators, Preconditions
 from rebalancer.migration.controller import MigrationController
 from rebalancer.migration.eviction import ApiEviction, EvictionDriver
-from rebalancer.migration.scene import Scene
-from rebalancer.migration.seams import Guard, Replacer, Steering
-from rebalancer.migration.settings import ControllerSettings
+from rebalancer.migration.timing import Timing
 from rebalancer.migration.verdicts import Fail, NotReplaced, Proceed, Verdict, Wait
+from rebalancer.migration.view import MigrationView
 
 __all__ = [
+    "Actuators",
     "ApiEviction",
-    "ControllerSettings",
     "EvictionDriver",
     "Fail",
-    "Guard",
     "MigrationController",
+    "MigrationView",
     "NotReplaced",
+    "Preconditions",
     "Proceed",
-    "Replacer",
-    "Scene",
-    "Steering",
+    "Timing",
     "Verdict",
     "Wait",
 ]

@@ -1,49 +1,53 @@
-"""Brings every Migration to its end, whoever made it and whoever began.
+# SPDX-License-Identifier: Apache-2.0
+"""Brings every Migration to its end, whichever client created it and whichever leader began.
 
-Watches put names into a queue; workers take one each, look at the world, let the machine say
-what is next, do it, and write down that it was done. Nothing depends on having seen an
-event, on an order of events, or on this process having been there before. Two controllers
-that work on the same Migration do no harm: effects are idempotent, and of two writers one
-is refused and looks again.
+Watches put names into a queue; each worker takes one, looks at the cluster, lets the state
+machine decide what is next, does it, and records that it was done. Nothing depends on having
+seen an event, on the order of events, or on what this process did before. Two controllers
+that work on the same Migration do no harm: effects are idempotent, and of two writers one is
+refused and decides again.
 
-Starting is serial: between the question whether a limit allows one more move and the note
-that it began, nobody else may ask.
+Starting is serial: between the question whether a limit allows one more move and the record
+that it began, no other move may ask.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Final
 
 import msgspec
 import structlog
 
-from common.clock import Clock
-from common.cluster.migrations import MigrationRecord, Step
-from common.cluster.records import PodRecord
-from common.cluster.snapshot import Snapshot
-from common.cluster.state import ClusterState
+from common.api.contract import (
+    MIGRATED_FROM_LABEL,
+    MIGRATION_ID_LABEL,
+    MIGRATION_STATUS_LABEL,
+    ORIGINAL_POD,
+    RANKED_BY,
+)
+from common.api.migrations import Phase, Step
+from common.cache.snapshot import Snapshot
+from common.cache.state import ClusterState
+from common.cluster.migrations import MigrationRecord
+from common.cluster.records import NodeName, PodRecord
 from common.config import RebalancerConfiguration
-from common.contract import MIGRATION_ID_LABEL
 from common.kube.backoff import Backoff
 from common.kube.errors import ApiError, Conflict, KubeError, NotFound
-from common.kube.resources import Resource
-from common.metrics import Metrics
-from rebalancer import crash
-from rebalancer.migration import steps
-from rebalancer.migration.announcing import Announcer, EventRecorder
-from rebalancer.migration.desk import Desk
-from rebalancer.migration.eviction import ApiEviction, EvictionDriver
-from rebalancer.migration.figures import Figures
-from rebalancer.migration.machine import Rules, next_step
-from rebalancer.migration.marks import Marks
-from rebalancer.migration.queue import KeyQueue
-from rebalancer.migration.recording import Scribe, say
-from rebalancer.migration.scene import Scene
-from rebalancer.migration.seams import Guard, Replacer, Steering
-from rebalancer.migration.settings import ControllerSettings
+from common.kube.workqueue import WorkQueue
+from common.runtime import Runtime
+from rebalancer import failpoints
+from rebalancer.events import EventRecorder, MigrationEvents
+from rebalancer.migration.collaborators import Actuators, Preconditions
+from rebalancer.migration.event_handlers import EventHandlers
+from rebalancer.migration.metrics import MigrationMetrics
+from rebalancer.migration.pod_marks import MarkStatus
+from rebalancer.migration.progress import missing_step
+from rebalancer.migration.reporting import Reporter, log_migration
+from rebalancer.migration.state_machine import next_step
+from rebalancer.migration.steps import STEPS, StepRunner
+from rebalancer.migration.timing import Timing
 from rebalancer.migration.verdicts import (
     Do,
     Fail,
@@ -51,278 +55,259 @@ from rebalancer.migration.verdicts import (
     Hold,
     NotReplaced,
     Proceed,
+    Release,
     Remove,
     Rest,
-    Verdict,
     Wait,
 )
-from rebalancer.migration.waking import Waker
+from rebalancer.migration.view import MigrationView
+from rebalancer.store import MigrationStore
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
-ACTIONS: Final = {
+FAILPOINTS: Final = {
     Step.BUDGET_CHECKED: "check",
     Step.MARKED: "mark",
     Step.ACKNOWLEDGED: "acknowledge",
     Step.PROTECTED: "protect",
+    Step.COUNTED: "count",
+    Step.RAISED: "raise",
     Step.EVICTED: "evict",
     Step.REPLACED: "replace",
     Step.READY: "ready",
+    Step.RANKED: "rank",
+    Step.LOWERED: "lower",
     Step.CLEANED_UP: "clean",
 }
-"""How crash points call the steps."""
-
-
-class MigratingClient(Protocol):
-    """The part of `KubeClient` that migrating needs."""
-
-    async def get(self, path: str) -> bytes: ...
-
-    async def create(
-        self, resource: Resource, body: Any, *, namespace: str, name: str, subresource: str
-    ) -> bytes: ...
-
-    async def patch(
-        self,
-        resource: Resource,
-        body: Any,
-        *,
-        name: str,
-        namespace: str | None = None,
-        subresource: str | None = None,
-    ) -> bytes: ...
-
-    async def delete(self, resource: Resource, *, name: str, uid: str) -> bytes: ...
+"""The names of the steps in failpoints."""
 
 
 class MigrationController:
-    """Works on all Migrations of a cluster; one per process."""
+    """Reconciles all Migrations of a cluster; one per process."""
 
     def __init__(
         self,
-        client: MigratingClient,
-        state: ClusterState,
+        store: MigrationStore,
+        actuators: Actuators,
+        preconditions: Preconditions,
         *,
-        config: Callable[[], RebalancerConfiguration],
-        steering: Steering,
-        guard: Guard,
-        replacer: Replacer,
         recorder: EventRecorder,
-        clock: Clock,
-        metrics: Metrics,
-        rng: random.Random,
-        eviction: EvictionDriver | None = None,
-        settings: ControllerSettings | None = None,
-        why_blind: Callable[[], str | None] = lambda: None,
-        leads: Callable[[], bool] = lambda: True,
+        config: Callable[[], RebalancerConfiguration],
+        runtime: Runtime,
+        timing: Timing | None = None,
     ) -> None:
-        """`leads` is asked anew before each step, and right before an eviction."""
-        self._state = state
+        self._state = state = store.state
         self._config = config
-        self._clock = clock
-        self._rng = rng
-        self._settings = settings or ControllerSettings()
-        self._steering = steering
-        self._desk = Desk(client, state)
-        announcer, figures = Announcer(recorder), Figures(metrics, state)
-        self._scribe = Scribe(self._desk, announcer, figures, config, clock)
-        self._hands = steps.Hands(
-            client,
-            steering=steering,
-            guard=guard,
-            replacer=replacer,
-            eviction=eviction or ApiEviction(client),
-            marks=Marks(client),
-            announcer=announcer,
-            config=config,
-            why_blind=why_blind,
-            leads=leads,
-            answered=figures.answered,
-            settings=self._settings,
-            clock=clock,
-            rng=rng,
+        self._clock = runtime.clock
+        self._rng = runtime.rng
+        self._timing = timing = timing or Timing()
+        self._pacing = preconditions.pacing
+        self._is_leader = preconditions.is_leader
+        self._store = store
+        events = MigrationEvents(recorder, lambda name: _node_uid(state, name))
+        metrics = MigrationMetrics(runtime.metrics, state)
+        self._reporter = Reporter(self._store, events, metrics, config, runtime.clock)
+        self._steps = StepRunner(
+            preconditions, actuators, self._reporter, config=config, timing=timing, runtime=runtime
         )
-        self._leads = leads
         self._starting = asyncio.Lock()
         self._known: dict[str, MigrationRecord] = {}
         self._backoffs: dict[str, Backoff] = {}
-        self._queue = KeyQueue(clock)
+        self._queue: WorkQueue[str] = WorkQueue(runtime.clock)
         self._running = False
-        Waker(state, wake=self._wake, wake_soon=self._soon)
+        EventHandlers(state, enqueue=self._enqueue, enqueue_soon=self._enqueue_soon)
 
     async def run(self) -> None:
-        """Work for ever; call it while leading only, and when everything has been listed."""
+        """Work forever; call it only while leading, after everything has been listed."""
         self._running = True
         for name in self._state.migrations.records:
             self._queue.add(name)
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._queue.run_alarms())
+                group.create_task(self._queue.run_delayed())
                 group.create_task(self._keep_sweeping())
-                for _ in range(self._settings.workers):
+                for _ in range(self._timing.workers):
                     group.create_task(self._work())
         finally:
             self._running = False
 
     async def _work(self) -> None:
         while True:
-            name = await self._queue.take()
+            name = await self._queue.get()
             try:
-                await self._look(name)
+                await self._reconcile(name)
             finally:
                 self._queue.done(name)
 
-    async def _look(self, name: str) -> None:
-        """Do all that can be done about one Migration now; whatever goes wrong comes back."""
+    async def _reconcile(self, name: str) -> None:
+        """Do all that can be done about one Migration now; after an error it comes back."""
         try:
             await self._advance(name)
         except NotFound:
-            self._queue.add_after(name, self._settings.look_again_s)
+            # Deleted a moment ago: the watch will show it, and then the cleanup begins.
+            self._queue.add_after(name, self._timing.resync_s)
         except Conflict:
             await self._read_again(name)
         except KubeError as error:
-            self._later(name, error)
-        except Exception as error:  # one odd Migration must not stop the others
+            self._retry_later(name, error)
+        except Exception as error:  # one broken Migration must not stop the others
             log.exception("migration not advanced", migration=name)
-            self._later(name, error)
+            self._retry_later(name, error)
         else:
             self._backoffs.pop(name, None)
 
     async def _advance(self, name: str) -> None:
-        migration = self._desk.current(name)
-        while migration is not None and self._leads():
+        migration = self._store.current(name)
+        while migration is not None and self._is_leader():
             self._known[name] = migration
-            self._hands.meet(migration)
-            migration = await self._once(migration)
-        if self._desk.current(name) is None:
-            await self._vanished(name)
+            self._steps.remember(migration)
+            migration = await self._advance_once(migration)
+        if self._store.current(name) is None:
+            await self._deleted(name)
 
-    async def _once(self, migration: MigrationRecord) -> MigrationRecord | None:
+    async def _advance_once(self, migration: MigrationRecord) -> MigrationRecord | None:
         """Take one step; return the Migration as it is then, None if it has to wait."""
-        scene = self._scene(migration)
-        rules = Rules(keep_finished_s=self._config().keep_finished.seconds)
-        match next_step(scene, rules):
+        view = self._view(migration)
+        match next_step(view, self._config()):
             case Do(step=Step.BUDGET_CHECKED):
                 async with self._starting:
                     # Others may have begun while this one waited for its turn.
-                    return await self._take(Step.BUDGET_CHECKED, self._scene(migration))
+                    return await self._take(Step.BUDGET_CHECKED, self._view(migration))
             case Do(step=step):
-                return await self._take(step, scene)
-            case Hold(step=step, reason=reason, retry_s=retry_s):
-                return await self._hold(scene, step, Wait(reason, retry_s))
-            case Fail(reason=reason, step=told, cause=cause):
-                return await self._scribe.failed(migration, reason, told, cause=cause)
-            case NotReplaced(reason=reason, words=words):
-                return await self._scribe.not_replaced(migration, reason, words)
-            case Finish(outcome=outcome, words=words):
-                return await self._scribe.completed(migration, outcome, words)
+                return await self._take(step, view)
+            case Wait() as wait:
+                return await self._wait(view, wait, missing_step(view) or Step.CLEANED_UP)
+            case Fail() as failure:
+                return await self._reporter.failed(migration, failure)
+            case NotReplaced(reason=reason, message=message):
+                return await self._reporter.not_replaced(migration, reason, message)
+            case Finish(outcome=outcome, message=message):
+                return await self._reporter.completed(migration, outcome, message)
+            case Hold():
+                return await self._store.hold(migration)
+            case Release():
+                failpoints.point("before-release")
+                return await self._store.let_go(migration)
             case Remove():
                 await self._remove(migration)
             case Rest(seconds=seconds):
-                self._hands.forget(migration)
+                self._steps.forget(migration)
                 self._queue.add_after(migration.name, seconds)
         return None
 
-    def _scene(self, migration: MigrationRecord) -> Scene:
-        return Scene(migration, self._desk.snapshot(), self._clock.now())
+    def _view(self, migration: MigrationRecord) -> MigrationView:
+        claims = dict(self._steps.claims)
+        return MigrationView(migration, self._store.snapshot(), self._clock.now(), claims)
 
-    async def _take(self, step: Step, scene: Scene) -> MigrationRecord | None:
-        action = ACTIONS[step]
-        crash.point(f"before-{action}")
-        verdict: Verdict = await steps.EFFECTS[step](self._hands, scene)
+    async def _take(self, step: Step, view: MigrationView) -> MigrationRecord | None:
+        name = FAILPOINTS[step]
+        failpoints.point(f"before-{name}")
+        verdict = await STEPS[step](self._steps, view)
         match verdict:
             case Proceed():
-                crash.point(f"after-{action}")
-                written = await self._scribe.done(step, scene, verdict)
-                crash.point(f"recorded-{action}")
+                failpoints.point(f"after-{name}")
+                written = await self._reporter.done(step, view, verdict)
+                failpoints.point(f"recorded-{name}")
+                if step is Step.REPLACED:
+                    await self._steps.mark_replacement(written)
                 return written
             case Wait():
-                return await self._hold(scene, step, verdict)
-            case NotReplaced(reason=reason, words=words):
-                return await self._scribe.not_replaced(scene.migration, reason, words)
-            case Fail(reason=reason, step=told, cause=cause):
-                return await self._scribe.failed(scene.migration, reason, told or step, cause=cause)
+                return await self._wait(view, verdict, step)
+            case NotReplaced(reason=reason, message=message):
+                return await self._reporter.not_replaced(view.migration, reason, message)
+            case Fail():
+                failure = msgspec.structs.replace(verdict, step=verdict.step or step)
+                return await self._reporter.failed(view.migration, failure)
 
-    async def _hold(self, scene: Scene, step: Step, wait: Wait) -> MigrationRecord | None:
-        """Come back later; an attempt too many is the end."""
-        migration = scene.migration
-        if wait.counts and migration.attempts + 1 >= self._config().max_attempts:
-            attempts = migration.attempts + 1
-            return await self._scribe.failed(migration, wait.reason, step, attempts=attempts)
-        retry_s = self._settings.look_again_s if wait.retry_s is None else wait.retry_s
+    async def _wait(self, view: MigrationView, wait: Wait, step: Step) -> MigrationRecord | None:
+        """Come back later; the last failed attempt ends the Migration."""
+        migration, step = view.migration, wait.step or step
+        if wait.failed_attempt and migration.attempts + 1 >= self._config().max_attempts:
+            failure, attempts = Fail(wait.reason, step), migration.attempts + 1
+            return await self._reporter.failed(migration, failure, attempts=attempts)
+        retry_s = self._timing.resync_s if wait.retry_s is None else wait.retry_s
         left_s = migration.due_s - self._clock.now()
         if migration.open and left_s > 0:
             retry_s = min(retry_s, left_s)
         self._queue.add_after(migration.name, retry_s)
-        await self._scribe.waits(migration, step, wait)
+        await self._reporter.waits(migration, step, wait)
         return None
 
     async def _remove(self, migration: MigrationRecord) -> None:
-        """Forget a finished one, unless it still tells why nothing may be moved."""
-        if self._steering.needs_the_past(migration):
-            self._queue.add_after(migration.name, self._settings.look_again_s)
+        """Delete a finished Migration, unless it still explains why nothing may be moved."""
+        if self._pacing.must_keep(migration):
+            self._queue.add_after(migration.name, self._timing.resync_s)
             return
-        crash.point("before-remove")
-        await self._desk.remove(migration)
-        crash.point("after-remove")
+        failpoints.point("before-remove")
+        await self._store.remove(migration)
+        failpoints.point("after-remove")
 
-    async def _vanished(self, name: str) -> None:
-        """Clean up after a Migration that somebody deleted while it was open."""
+    async def _deleted(self, name: str) -> None:
+        """Clean up after a Migration that was deleted while it was open."""
         migration = self._known.get(name)
         if migration is not None and migration.open:
-            ended = msgspec.structs.replace(migration, phase="Failed")
-            verdict = await self._hands.clean_up(self._scene(ended))
+            # No status is left to record progress in; cleanup is idempotent and only repeated.
+            ended = msgspec.structs.replace(migration, phase=Phase.FAILED.value)
+            verdict = await self._steps.clean_up(self._view(ended))
             if isinstance(verdict, Wait):
-                self._queue.add_after(name, verdict.retry_s or self._settings.look_again_s)
+                self._queue.add_after(name, verdict.retry_s or self._timing.resync_s)
                 return
-            say("migration deleted before its end", migration)
+            log_migration("migration deleted before its end", migration)
         self._known.pop(name, None)
         if migration is not None:
-            self._hands.forget(migration)
+            self._steps.forget(migration)
 
     async def _keep_sweeping(self) -> None:
         while True:
             try:
                 await self._sweep()
-            except Exception:  # the next sweep may go well
-                log.exception("marks not swept")
-            await self._clock.sleep(self._settings.sweep_s)
+            except Exception:  # the next sweep may succeed
+                log.exception("stale marks not removed")
+            await self._clock.sleep(self._timing.sweep_s)
 
     async def _sweep(self) -> None:
-        """Have marks removed that nobody else will: of pods that stay and are not being moved.
+        """Correct marks that nothing else would correct: of pods that do not move.
 
-        Their Migration vanished while nobody looked, the marks could not be removed when it
-        ended, or they were set by a request that was thought to be lost.
+        Their Migration was deleted while no controller ran, the marks could not be removed
+        when it ended, or they were set by a request whose response was lost. A replacement
+        whose mark could not be changed when the move ended would be in progress for ever.
         """
-        marked = await asyncio.to_thread(_marked, self._state.snapshot())
+        # In a thread: reading all pods of a large cluster would block the workers.
+        snapshot = self._state.snapshot()
+        marked, ranked = await asyncio.to_thread(_left_behind, snapshot)
         for pod in marked:
-            migration = self._desk.current(pod.uid)
-            if migration is None or migration.done(Step.CLEANED_UP):
-                await self._hands.unmark(pod)
+            if self._is_over(pod.uid) and self._is_over(pod.labels[MIGRATION_ID_LABEL]):
+                await self._steps.unmark(pod, snapshot.migrations)
+        for pod in ranked:
+            if self._is_over(pod.annotations[RANKED_BY]):
+                await self._steps.unrank(pod)
 
-    def _wake(self, name: str) -> None:
-        # Whoever follows would only remember names; a term begins with all of them.
+    def _is_over(self, name: str) -> bool:
+        migration = self._store.current(name)
+        return migration is None or migration.done(Step.CLEANED_UP)
+
+    def _enqueue(self, name: str) -> None:
+        # A standby would only collect names; a leader's term begins with all of them.
         if self._running:
             self._queue.add(name)
 
-    def _soon(self, name: str) -> None:
+    def _enqueue_soon(self, name: str) -> None:
         if self._running:
-            self._queue.add_after(name, self._settings.let_go_s)
+            self._queue.add_after(name, self._timing.limit_recheck_s)
 
     async def _read_again(self, name: str) -> None:
-        """Somebody else has changed the Migration: read it, and decide anew."""
+        """Another client has changed the Migration: read it, and decide again."""
         try:
-            await self._desk.read(name)
-        except Exception as error:  # what cannot be read must not stop the others
-            self._later(name, error)
+            await self._store.read(name)
+        except Exception as error:  # one that cannot be read must not stop the others
+            self._retry_later(name, error)
         else:
             self._queue.add(name)
 
-    def _later(self, name: str, error: Exception) -> None:
-        settings = self._settings
+    def _retry_later(self, name: str, error: Exception) -> None:
+        timing = self._timing
         backoff = self._backoffs.setdefault(
-            name,
-            Backoff(floor_s=settings.backoff_min_s, cap_s=settings.backoff_max_s, rng=self._rng),
+            name, Backoff(floor_s=timing.backoff_min_s, cap_s=timing.backoff_max_s, rng=self._rng)
         )
         asked_s = (isinstance(error, ApiError) and error.retry_after_s) or 0.0
         retry_s = max(backoff.next_s(), asked_s)
@@ -330,10 +315,33 @@ class MigrationController:
         self._queue.add_after(name, retry_s)
 
 
-def _marked(snapshot: Snapshot) -> list[PodRecord]:
-    """Return the pods that say they are being moved, and are not on their way out."""
-    return [
-        pod
-        for pod in snapshot.pods.values()
-        if pod.labels.get(MIGRATION_ID_LABEL) == pod.uid and not pod.terminating
+def _node_uid(state: ClusterState, name: NodeName) -> str:
+    found = state.nodes.records.get(name)
+    return found.uid if found is not None else ""
+
+
+def _left_behind(snapshot: Snapshot) -> tuple[list[PodRecord], list[PodRecord]]:
+    """Return the pods that are marked as moving, and those that are ranked to be removed."""
+    alive = [pod for pod in snapshot.pods.values() if not pod.terminating]
+    marked = [pod for pod in alive if _is_marked(pod)]
+    return marked, [
+        pod for pod in alive if RANKED_BY in pod.annotations and _at_rest(pod, snapshot)
     ]
+
+
+def _is_marked(pod: PodRecord) -> bool:
+    """Tell whether a pod says that a move is in progress: its own, or the one that brought it."""
+    named = pod.labels.get(MIGRATION_ID_LABEL)
+    if named is None or named == pod.uid:
+        return named is not None
+    # Users may write these labels too: all of our marks together are ours.
+    brought = MIGRATED_FROM_LABEL in pod.labels and pod.annotations.get(ORIGINAL_POD) == named
+    return brought and pod.labels.get(MIGRATION_STATUS_LABEL) == MarkStatus.IN_PROGRESS
+
+
+def _at_rest(pod: PodRecord, snapshot: Snapshot) -> bool:
+    """Tell whether the controller of a pod has no pod to remove just now."""
+    owner = snapshot.controller(pod)
+    return owner is None or (
+        owner.current <= owner.desired and owner.observed_generation >= owner.generation
+    )

@@ -1,14 +1,15 @@
-"""Asks for one pod to be evicted; every answer is a value.
+# SPDX-License-Identifier: Apache-2.0
+"""Evicts one pod through the Eviction API; every response is a value.
 
-The uid comes from the Migration and is never read anew: the replacement of a StatefulSet's
-pod has the same name, and an eviction that is repeated with its uid would kill it. Before
-each attempt the pod is looked at; one that is gone, going, or another is no error but the
-end of the matter. The pod's own grace holds; ours may only lengthen it.
+The uid comes from the Migration and is never read again: the replacement of a StatefulSet's
+pod has the same name, and an eviction that is repeated with its uid would kill it. Each
+attempt reads the pod first; one that is gone, terminating or replaced by another is no error:
+there is nothing left to evict. The pod's own grace period holds; ours may only lengthen it.
 
-Whether anybody wants it stopped is asked last of all: looking takes time, and meanwhile
-another may lead, or somebody may have paused.
+Whether the eviction must be stopped is asked last of all: reading takes time, in which this
+process may have lost its Lease, or an administrator may have paused moves.
 
-The answers are those of pkg/registry/core/pod/storage/eviction.go of Kubernetes v1.36.
+The responses are those of pkg/registry/core/pod/storage/eviction.go of Kubernetes v1.36.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from enum import StrEnum
 from typing import Any, Final, Protocol
 
 import msgspec
-import structlog
 
 from common.cluster.records import FINISHED_PHASES
+from common.kube.api import KubeApi
 from common.kube.errors import (
     ApiError,
     BadRequest,
@@ -31,85 +32,72 @@ from common.kube.errors import (
     NotFound,
     TooManyRequests,
 )
-from common.kube.resources import PODS, Resource
+from common.kube.resources import PODS
 from common.null_json import UNDECODABLE
 
-log: structlog.stdlib.BoundLogger = structlog.get_logger()
-
 DEFAULT_GRACE_S: Final = 30
-_BUDGET: Final = "DisruptionBudget"
-_SEVERAL: Final = "more than one PodDisruptionBudget"
+"""DefaultTerminationGracePeriodSeconds (k8s.io/api/core/v1/types.go)."""
+_BUDGET_CAUSE: Final = "DisruptionBudget"
+"""policyv1.DisruptionBudgetCause: only a PDB's 429 has it, API throttling does not."""
+_SEVERAL_BUDGETS: Final = "more than one PodDisruptionBudget"
 
 
 class Result(StrEnum):
-    """What came of an attempt."""
+    """How an attempt ended."""
 
     ACCEPTED = "accepted"
     GONE = "gone"
-    """There is nothing to evict: the pod is gone, going, or another has its name."""
+    """There is nothing to evict: the pod is gone, terminating, or another has its name."""
     BUDGET = "budget"
-    """A budget does not allow it now; nothing was tried in vain."""
+    """A PodDisruptionBudget does not allow it now; not a failed attempt."""
     THROTTLED = "throttled"
-    """The API server has no time."""
+    """The API server limits requests."""
     THERE = "there"
-    """It was only looked at, and is there."""
+    """The pod was only checked, and exists."""
     NOT_SENT = "not_sent"
-    """The pod could not be looked at, or somebody has stopped us: nothing was asked."""
+    """The pod could not be read, or the eviction was stopped: nothing was requested."""
     FAILED = "failed"
     """An attempt that may be repeated, with the same uid."""
     UNSURE = "unsure"
-    """Nobody could tell whether the attempt failed: it is none until the pod is seen."""
+    """Unknown whether the attempt failed: it does not count until the pod is read."""
     SEVERAL = "several"
-    """More than one budget covers the pod, which the API server does not like."""
+    """More than one PodDisruptionBudget covers the pod, which the API does not support."""
     REFUSED = "refused"
     """It would be refused again."""
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The result of one attempt, with the API's words."""
+    """The result of one attempt, with the API server's message."""
 
     result: Result
-    words: str
+    message: str
     retry_s: float | None = None
 
 
 class Victim(msgspec.Struct, frozen=True, kw_only=True):
-    """Exactly which pod is meant."""
+    """Exactly which pod to evict."""
 
     namespace: str
     name: str
     uid: str
     grace_s: float | None = None
-    """The grace that is wanted at least; None leaves the pod's own."""
+    """The shortest grace period wanted; None leaves the pod's own."""
 
 
 Stopped = Callable[[], str | None]
-"""Says why nothing may be sent after all."""
+"""Returns why nothing may be sent after all."""
 
 
 class EvictionDriver(Protocol):
     """The one way in which pods are made to leave."""
 
     async def evict(self, victim: Victim, stopped: Stopped) -> Answer:
-        """Try once, unless it is `stopped`; never raises for what a server or network can do."""
+        """Try once, unless `stopped`; never raises for failures of the server or network."""
         ...
 
-    async def look(self, victim: Victim) -> Answer:
-        """Tell whether it is gone, without asking for anything."""
+    async def check(self, victim: Victim) -> Answer:
+        """Tell whether the pod is gone, without requesting anything."""
         ...
-
-
-class EvictionClient(Protocol):
-    """The part of `KubeClient` that evicting needs."""
-
-    async def get(self, path: str) -> bytes: ...
-
-    async def create(
-        self, resource: Resource, body: Any, *, namespace: str, name: str, subresource: str
-    ) -> bytes: ...
-
-
-_GONE: Final = Answer(Result.GONE, "the pod is gone")
 
 
 class _Meta(msgspec.Struct, rename="camel"):
@@ -118,6 +106,7 @@ class _Meta(msgspec.Struct, rename="camel"):
 
 
 class _Spec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
     termination_grace_period_seconds: int | None = None
 
 
@@ -125,85 +114,107 @@ class _Status(msgspec.Struct):
     phase: str = ""
 
 
-class _Pod(msgspec.Struct):
+class LivePod(msgspec.Struct):
+    """A pod as the API server has it now, not as a watch showed it."""
+
     metadata: _Meta = msgspec.field(default_factory=_Meta)
     spec: _Spec = msgspec.field(default_factory=_Spec)
     status: _Status = msgspec.field(default_factory=_Status)
+
+    @property
+    def terminating(self) -> bool:
+        """The pod was asked to stop."""
+        return self.metadata.deletion_timestamp is not None
+
+    @property
+    def finished(self) -> bool:
+        """The pod has run to its end."""
+        return self.status.phase in FINISHED_PHASES
+
+
+async def read_pod(client: KubeApi, namespace: str, name: str) -> LivePod | None:
+    """Read the pod of this name from the API server; None if there is none."""
+    path = PODS.path(namespace=namespace, name=name)
+    try:
+        return msgspec.json.decode(await client.get(path), type=LivePod)
+    except NotFound:
+        return None
+
+
+_GONE: Final = Answer(Result.GONE, "the pod is gone")
 
 
 class ApiEviction:
     """Evicts through the Eviction API."""
 
-    def __init__(self, client: EvictionClient) -> None:
+    def __init__(self, client: KubeApi) -> None:
         self._client = client
 
     async def evict(self, victim: Victim, stopped: Stopped) -> Answer:
-        """Look at the pod and ask for its eviction if it is still the one."""
-        seen = await self._see(victim)
-        if isinstance(seen, Answer):
-            return seen
+        """Read the pod and request its eviction if it is still the same one."""
+        found = await self._find(victim)
+        if isinstance(found, Answer):
+            return found
         if (why := stopped()) is not None:
             return Answer(Result.NOT_SENT, why)
-        return await self._ask(victim, _body(victim, seen))
+        return await self._request(victim, _body(victim, found))
 
-    async def look(self, victim: Victim) -> Answer:
-        """Look at the pod and leave it alone."""
-        seen = await self._see(victim)
-        return seen if isinstance(seen, Answer) else Answer(Result.THERE, "the pod is there")
+    async def check(self, victim: Victim) -> Answer:
+        """Read the pod and leave it alone."""
+        found = await self._find(victim)
+        return found if isinstance(found, Answer) else Answer(Result.THERE, "the pod exists")
 
-    async def _see(self, victim: Victim) -> _Pod | Answer:
-        """Return the pod if it can be evicted, or what there is to say instead."""
+    async def _find(self, victim: Victim) -> LivePod | Answer:
+        """Return the pod if it can be evicted, or the answer that replaces an attempt."""
         try:
-            pod = await self._look(victim)
+            pod = await self._read(victim)
         except (KubeError, *UNDECODABLE) as error:
             return _not_sent(error)
-        over = _over(pod, victim)
-        if over is not None or pod is None:
-            return over or _GONE
-        if pod.status.phase in FINISHED_PHASES:
-            return Answer(Result.REFUSED, f"the pod has ended ({pod.status.phase})")
+        gone = _gone(pod, victim)
+        if gone is not None or pod is None:
+            return gone or _GONE
+        # A finished pod would be deleted at once, without any PDB (eviction.go, canIgnorePDB).
+        if pod.finished:
+            return Answer(Result.REFUSED, f"the pod has finished ({pod.status.phase})")
         return pod
 
-    async def _look(self, victim: Victim) -> _Pod | None:
-        path = PODS.path(namespace=victim.namespace, name=victim.name)
-        try:
-            return msgspec.json.decode(await self._client.get(path), type=_Pod)
-        except NotFound:
-            return None
+    async def _read(self, victim: Victim) -> LivePod | None:
+        return await read_pod(self._client, victim.namespace, victim.name)
 
-    async def _ask(self, victim: Victim, body: dict[str, Any]) -> Answer:
-        where = {"namespace": victim.namespace, "name": victim.name}
+    async def _request(self, victim: Victim, body: dict[str, Any]) -> Answer:
         try:
-            await self._client.create(PODS, body, **where, subresource="eviction")
+            await self._client.create(
+                PODS, body, namespace=victim.namespace, name=victim.name, subresource="eviction"
+            )
         except TooManyRequests as error:
             return _too_many(error)
         except KubeError as error:
-            return await self._after(victim, error)
-        return Answer(Result.ACCEPTED, "the Eviction API took it")
+            return await self._after_error(victim, error)
+        return Answer(Result.ACCEPTED, "the Eviction API accepted it")
 
-    async def _after(self, victim: Victim, error: KubeError) -> Answer:
-        """Tell from the pod what an answer means that says too little, or never came."""
+    async def _after_error(self, victim: Victim, error: KubeError) -> Answer:
+        """Tell from the pod what an unclear or missing response means."""
         failed = _failed(error)
         try:
-            over = _over(await self._look(victim), victim)
+            gone = _gone(await self._read(victim), victim)
         except (KubeError, *UNDECODABLE):
-            # The next attempt looks again, before anything else.
+            # The next attempt reads the pod again, before anything else.
             unsure = failed.result is Result.FAILED
             return msgspec.structs.replace(failed, result=Result.UNSURE) if unsure else failed
-        return over or failed
+        return gone or failed
 
 
-def _over(pod: _Pod | None, victim: Victim) -> Answer | None:
+def _gone(pod: LivePod | None, victim: Victim) -> Answer | None:
     if pod is None:
         return _GONE
     if pod.metadata.uid != victim.uid:
         return Answer(Result.GONE, "the pod is gone, another one has its name")
-    if pod.metadata.deletion_timestamp is not None:
-        return Answer(Result.GONE, "the pod is on its way out")
+    if pod.terminating:
+        return Answer(Result.GONE, "the pod is terminating")
     return None
 
 
-def _body(victim: Victim, pod: _Pod) -> dict[str, Any]:
+def _body(victim: Victim, pod: LivePod) -> dict[str, Any]:
     options: dict[str, Any] = {"preconditions": {"uid": victim.uid}}
     own = pod.spec.termination_grace_period_seconds
     own_s = DEFAULT_GRACE_S if own is None else own
@@ -226,20 +237,21 @@ def _not_sent(error: Exception) -> Answer:
 
 
 def _too_many(error: TooManyRequests) -> Answer:
-    if not error.has_cause(_BUDGET):
+    if not error.has_cause(_BUDGET_CAUSE):
         return Answer(Result.THROTTLED, error.message, error.retry_after_s)
-    said = next((c.message for c in error.causes if c.reason == _BUDGET), "")
-    return Answer(Result.BUDGET, said or error.message, error.retry_after_s)
+    message = next((c.message for c in error.causes if c.reason == _BUDGET_CAUSE), "")
+    return Answer(Result.BUDGET, message or error.message, error.retry_after_s)
 
 
 def _failed(error: KubeError) -> Answer:
-    words = str(error)
+    message = str(error)
     retry_s = error.retry_after_s if isinstance(error, ApiError) else None
-    # A conflict with our uid alive is one of versions: the budget's or the pod's.
+    # A conflict while our uid is alive is one of versions: the PDB's or the pod's.
     if isinstance(error, Conflict):
-        return Answer(Result.FAILED, words, retry_s)
-    if _SEVERAL in words:
-        return Answer(Result.SEVERAL, words)
+        return Answer(Result.FAILED, message, retry_s)
+    # A 500 whose message is all that tells it from other internal errors (eviction.go).
+    if _SEVERAL_BUDGETS in message:
+        return Answer(Result.SEVERAL, message)
     if isinstance(error, (BadRequest, Invalid)):
-        return Answer(Result.REFUSED, words)
-    return Answer(Result.FAILED, words, retry_s)
+        return Answer(Result.REFUSED, message)
+    return Answer(Result.FAILED, message, retry_s)

@@ -1,8 +1,9 @@
-"""The copy of a bare pod: what a person wrote, without what the cluster has added since.
+# SPDX-License-Identifier: Apache-2.0
+"""The copy of a bare pod: what its author wrote, without what the cluster has added since.
 
-The API server completes a pod when it is created, and refuses some of its own additions in
-a second creation, or means the first pod by them. They are taken out again; whatever is
-harmless (tolerations of lost nodes, defaults) stays. The sources are those of v1.36:
+The API server completes a pod when it is created; it refuses some of these additions in a
+second pod, and others refer to the first pod. They are removed; harmless ones (tolerations
+for lost nodes, defaults) stay. The sources are those of v1.36:
 pkg/registry/core/pod/strategy.go, pkg/apis/core/validation/validation.go and
 plugin/pkg/admission/{serviceaccount,priority,podtopologylabels}. Pure.
 """
@@ -13,7 +14,7 @@ import copy
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from common.contract import (
+from common.api.contract import (
     COPY_OF,
     MIGRATED_FROM_LABEL,
     MIGRATION_ID_LABEL,
@@ -28,7 +29,7 @@ from common.contract import (
 Json = dict[str, Any]  # Any: the nesting of Kubernetes' objects
 
 TOKEN_VOLUME: Final = "kube-api-access-"
-"""How the volume begins that admission adds for the service account's token."""
+"""Prefix of the volume that admission adds for the service account's token."""
 
 MOUNTED_ANYWHERE: Final = frozenset(
     {
@@ -36,18 +37,21 @@ MOUNTED_ANYWHERE: Final = frozenset(
         "hostPath", "image", "nfs", "projected", "secret",
     }
 )  # fmt: skip
-"""Volumes that two pods may have at the same time; of any other kind that is not known."""
+"""Volumes that two pods may mount at the same time; of other kinds that is not known."""
 
-_OF_THE_MOVE: Final = frozenset(
+_MOVE_KEYS: Final = frozenset(
     {
         MIGRATED_FROM_LABEL, MIGRATION_ID_LABEL, MIGRATION_REASON_LABEL, MIGRATION_STATUS_LABEL,
         MIGRATION_TIME, ORIGINAL_POD, ORIGINAL_POD_NAME, COPY_OF,
     }
 )  # fmt: skip
-_OF_THE_NODE: Final = frozenset({"topology.kubernetes.io/region", "topology.kubernetes.io/zone"})
-_OF_THE_MANIFEST: Final = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
+# The admission plugin podtopologylabels copies them from the node when a pod is bound.
+_NODE_LABELS: Final = frozenset({"topology.kubernetes.io/region", "topology.kubernetes.io/zone"})
+_MANIFEST: Final = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
 _NOT_COPIED: Final = frozenset(
-    # The priority is computed anew from the class, and a number that differs is refused.
+    # Admission computes priority and preemptionPolicy from the class again and refuses other
+    # values (plugin/pkg/admission/priority). Ephemeral containers cannot be set on create
+    # (validation.go, ValidatePodCreate), and a gate would keep the copy waiting.
     {"nodeName", "priority", "preemptionPolicy", "ephemeralContainers", "schedulingGates"}
 )
 
@@ -61,11 +65,11 @@ def copy_of(pod: Json, name: str) -> Json:
         "metadata": {
             "name": name,
             "namespace": metadata["namespace"],
-            "labels": _without(metadata.get("labels"), _OF_THE_MOVE | _OF_THE_NODE),
+            "labels": _without(metadata.get("labels"), _MOVE_KEYS | _NODE_LABELS),
             "annotations": {
-                **_without(metadata.get("annotations"), _OF_THE_MOVE | _OF_THE_MANIFEST),
+                **_without(metadata.get("annotations"), _MOVE_KEYS | _MANIFEST),
                 COPY_OF: metadata["uid"],
-                ORIGINAL_POD: f"{metadata['namespace']}/{metadata['name']}",
+                ORIGINAL_POD: metadata["uid"],
                 ORIGINAL_POD_NAME: metadata["name"],
             },
         },
@@ -73,8 +77,8 @@ def copy_of(pod: Json, name: str) -> Json:
     }
 
 
-def hindrances(pod: Json) -> Iterator[str]:
-    """Yield why no copy can run beside this pod; the gates have asked most of it already."""
+def obstacles(pod: Json) -> Iterator[str]:
+    """Yield why no copy can run beside this pod; the gates have checked most of it before."""
     metadata, spec = pod["metadata"], pod["spec"]
     if metadata.get("ownerReferences") or MIRROR_POD in (metadata.get("annotations") or {}):
         yield "it has an owner"
@@ -84,7 +88,7 @@ def hindrances(pod: Json) -> Iterator[str]:
         yield "its hostname is fixed"
     if spec.get("resourceClaims"):
         yield "it has resource claims"
-    yield from _ways_to_the_host(spec)
+    yield from _host_access(spec)
     if any(port.get("hostPort") for port in _ports(spec)):
         yield "it has a host port"
     for volume in spec.get("volumes") or ():
@@ -92,8 +96,8 @@ def hindrances(pod: Json) -> Iterator[str]:
             yield f"its volume {volume['name']} ({kind}) may not be mounted twice"
 
 
-def _ways_to_the_host(spec: Json) -> Iterator[str]:
-    """Yield what the API server does not let us give a copy (pod-guard in deploy/base/guards)."""
+def _host_access(spec: Json) -> Iterator[str]:
+    """Yield what our permissions do not let us give a copy (pod-guard in deploy/base/guards)."""
     for key in ("hostNetwork", "hostPID", "hostIPC"):
         if spec.get(key):
             yield f"it has {key}"
@@ -110,7 +114,7 @@ def _ways_to_the_host(spec: Json) -> Iterator[str]:
 
 
 def is_copy_of(pod: Json, uid: str) -> bool:
-    """Tell whether a pod says that it stands in for the one with this uid."""
+    """Tell whether a pod is annotated as the copy of the one with this uid."""
     annotations: Mapping[str, str] = pod["metadata"].get("annotations") or {}
     return annotations.get(COPY_OF) == uid
 
@@ -119,13 +123,13 @@ def _spec(pod: Json) -> Json:
     spec = copy.deepcopy({k: v for k, v in pod["spec"].items() if k not in _NOT_COPIED})
     _remove_token(spec)
     labels = pod["metadata"].get("labels") or {}
-    for term in _selecting(spec):
+    for term in _terms_with_label_keys(spec):
         _unmerge(term, labels)
     return spec
 
 
 def _remove_token(spec: Json) -> None:
-    """Take out the token of the first pod; admission gives the copy its own."""
+    """Remove the token of the first pod; admission gives the copy its own."""
     volumes = spec.get("volumes") or []
     tokens = {v["name"] for v in volumes if v["name"].startswith(TOKEN_VOLUME)}
     if not tokens:
@@ -137,7 +141,10 @@ def _remove_token(spec: Json) -> None:
 
 
 def _unmerge(term: Json, labels: Mapping[str, str]) -> None:
-    """Take out of a selector what `matchLabelKeys` brought in: twice it would be refused."""
+    """Remove from a selector what `matchLabelKeys` added: twice it would be refused.
+
+    See applyMatchLabelKeysAndMismatchLabelKeys in pkg/registry/core/pod/strategy.go.
+    """
     selector = term.get("labelSelector")
     if selector is None or not selector.get("matchExpressions"):
         return
@@ -150,7 +157,7 @@ def _unmerge(term: Json, labels: Mapping[str, str]) -> None:
     selector["matchExpressions"] = kept
 
 
-def _selecting(spec: Json) -> Iterator[Json]:
+def _terms_with_label_keys(spec: Json) -> Iterator[Json]:
     """Yield every term and constraint that may have label keys."""
     affinity = spec.get("affinity") or {}
     for kind in ("podAffinity", "podAntiAffinity"):

@@ -1,287 +1,362 @@
-"""What each step does to the world.
+# SPDX-License-Identifier: Apache-2.0
+"""What each step of a move does to the cluster.
 
-A step is asked again whenever it has not been recorded as done, so its effect may be there
-already and must not be made twice. It answers with a verdict; recording that is the
-controller's business. What is refused for good fails the move, anything else waits.
+A step runs again until it is recorded as done, so its effect may exist already and must not
+happen twice. It returns a verdict, which the controller records. What is refused for good
+fails the move, anything else waits.
 """
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
-from common.clock import Clock
-from common.cluster.migrations import MigrationRecord, Phase, Step
-from common.cluster.records import FINISHED_PHASES, PodRecord
+from common.api.migrations import Phase, Purpose, Step, StepReason
+from common.cluster.migrations import MigrationRecord
+from common.cluster.records import PodRecord, PodUid
 from common.config import RebalancerConfiguration
-from common.kube.errors import KubeError, NotFound
-from common.kube.resources import PODS
+from common.kube.errors import KubeError
 from common.null_json import UNDECODABLE
-from rebalancer.evictability import Purpose
-from rebalancer.extenders import Asked
-from rebalancer.limits import purpose_of
+from common.runtime import Runtime
 from rebalancer.migration import replacements
-from rebalancer.migration.announcing import Announcer
-from rebalancer.migration.budgeting import budget_refusal, guard_stands
-from rebalancer.migration.deadlines import evict_before_s
-from rebalancer.migration.eviction import Answer, EvictionDriver, Result, Victim
-from rebalancer.migration.guarding import GUARDED
-from rebalancer.migration.marks import Marking, Marks
-from rebalancer.migration.outcomes import landed, succeeded
-from rebalancer.migration.patience import Patience
-from rebalancer.migration.scene import Scene
-from rebalancer.migration.seams import Guard, Replacer, Steering
-from rebalancer.migration.settings import ControllerSettings
-from rebalancer.migration.verdicts import Fail, NotReplaced, Proceed, Verdict, Wait
-from rebalancer.reasons import Refusal
+from rebalancer.migration.budgets import budget_refusal, has_temporary_pdb
+from rebalancer.migration.collaborators import Actuators, Preconditions
+from rebalancer.migration.eviction import Answer, LivePod, Result, Victim, read_pod
+from rebalancer.migration.pod_marks import MarkAttempt, MarkResult, PodMeta, marks_before
+from rebalancer.migration.progress import holds_raise, settled
+from rebalancer.migration.reporting import Reporter
+from rebalancer.migration.state_machine import landed, succeeded
+from rebalancer.migration.surge_rules import unavailable_s
+from rebalancer.migration.timing import EvictionBackoff, Timing, evict_before_s
+from rebalancer.migration.verdicts import Fail, Proceed, Verdict, Wait
+from rebalancer.migration.view import MigrationView
+from rebalancer.pacing.extenders import Asked
+from rebalancer.refusals import Reason, Refusal
 
 _SUCCEEDED: Final = "Succeeded"
-MARK_REFUSED: Final = "MarkRefused"
-EVICTED: Final = "Evicted"
-"""What the condition gives as its reason where the eviction was ours."""
+_AGAIN_S: Final = 0.1
+"""Until a move looks again whose replacement another move has just claimed."""
 
 
-class PodReader(Protocol):
-    """The part of `KubeClient` that looking at a pod needs."""
-
-    async def get(self, path: str) -> bytes: ...
-
-
-class _Meta(msgspec.Struct, rename="camel"):
-    uid: str = ""
-    deletion_timestamp: str | None = None
-
-
-class _Spec(msgspec.Struct, rename="camel"):
-    node_name: str = ""
-
-
-class _Status(msgspec.Struct):
-    phase: str = ""
-
-
-class _Pod(msgspec.Struct):
-    metadata: _Meta = msgspec.field(default_factory=_Meta)
-    spec: _Spec = msgspec.field(default_factory=_Spec)
-    status: _Status = msgspec.field(default_factory=_Status)
-
-    @property
-    def there(self) -> bool:
-        """The pod has neither ended nor is on its way out."""
-        return self.metadata.deletion_timestamp is None and self.status.phase not in FINISHED_PHASES
-
-
-class Hands:
-    """Takes steps; all of them together are `EFFECTS`."""
+class StepRunner:
+    """Runs the steps of Migrations; all of them together are `STEPS`."""
 
     def __init__(
         self,
-        reader: PodReader,
+        preconditions: Preconditions,
+        actuators: Actuators,
+        reporter: Reporter,
         *,
-        steering: Steering,
-        guard: Guard,
-        replacer: Replacer,
-        eviction: EvictionDriver,
-        marks: Marks,
-        announcer: Announcer,
         config: Callable[[], RebalancerConfiguration],
-        why_blind: Callable[[], str | None],
-        leads: Callable[[], bool],
-        answered: Callable[[Result], None],
-        settings: ControllerSettings,
-        clock: Clock,
-        rng: random.Random,
+        timing: Timing,
+        runtime: Runtime,
     ) -> None:
-        self._reader = reader
-        self._steering = steering
-        self._guard = guard
-        self._replacer = replacer
-        self._eviction = eviction
-        self._marks = marks
-        self._announcer = announcer
+        self._preconditions = preconditions
+        self._pacing = preconditions.pacing
+        self._actuators = actuators
+        self._reporter = reporter
         self._config = config
-        self._why_blind = why_blind
-        self._leads = leads
-        self._answered = answered
-        self._settings = settings
-        self._clock = clock
-        self._patience = Patience(settings, clock, rng)
+        self._timing = timing
+        self._clock = runtime.clock
+        self._backoff = EvictionBackoff(timing, runtime.clock, runtime.rng)
         self._first_seen: dict[str, int] = {}
-        self._mark_tries: Counter[tuple[str, Step]] = Counter()
+        self._mark_attempts: Counter[tuple[str, Step]] = Counter()
+        self.claims: Final[dict[str, PodUid]] = {}
+        """Replacements that were chosen, by Migration: two moves must not record the same."""
 
-    def meet(self, migration: MigrationRecord) -> None:
-        """Take note of a Migration at its first sight: extenders must know that version."""
+    def remember(self, migration: MigrationRecord) -> None:
+        """Remember the first version of a Migration that was seen: extenders must know it."""
+        # Later versions change only the status; waiting for them would never end, because each
+        # step writes one.
         self._first_seen.setdefault(migration.uid, migration.resource_version)
 
     def forget(self, migration: MigrationRecord) -> None:
-        """Remember nothing of a Migration that is over."""
+        """Drop everything about a Migration that has ended."""
         self._first_seen.pop(migration.uid, None)
-        for step in (Step.MARKED, Step.CLEANED_UP):
-            self._mark_tries.pop((migration.name, step), None)
-        self._patience.forget(migration)
+        self.claims.pop(migration.name, None)
+        for step in (Step.MARKED, Step.READY, Step.RANKED, Step.CLEANED_UP):
+            self._mark_attempts.pop((migration.name, step), None)
+        self._backoff.forget(migration)
 
-    async def check(self, scene: Scene) -> Verdict:
-        """Ask limits, switches, gates and the budget whether the move may begin."""
-        refusal = self._why_not(scene, budget_refusal(scene))
+    async def check(self, view: MigrationView) -> Verdict:
+        """Ask limits, switches, gates and PodDisruptionBudgets whether the move may begin."""
+        if (early := self._too_early(view)) is not None:
+            return early
+        refusal = self._why_not(view, budget_refusal(view))
         if refusal is not None:
             return _refused(refusal)
-        if trying := self._steering.trying(scene.migration):
-            return Proceed(trying, "it tries whether moving is well again")
-        return Proceed("Allowed", "limits, gates and budgets allow it")
+        if trying := self._pacing.trying(view.migration):
+            return Proceed(trying, "the circuit breaker lets it try whether moves succeed again")
+        return Proceed(StepReason.ALLOWED, "limits, gates and PodDisruptionBudgets allow it")
 
-    async def mark(self, scene: Scene) -> Verdict:
-        """Mark the pod; after some failures go on without."""
-        migration = scene.migration
-        done = await self._marks.put(migration, scene.now_s)
-        if done.result is Marking.DONE:
-            return Proceed("Marked")
-        if done.result is Marking.FAILED and self._mark_again(migration, Step.MARKED):
-            words = f"the marks could not be set: {done.words}"
-            return Wait(Refusal("MarkFailed", words, False), self._settings.backoff_min_s)
-        self._announcer.mark_refused(migration, done.words or "the pod is not there")
-        return Proceed(MARK_REFUSED, done.words)
+    async def mark(self, view: MigrationView) -> Verdict:
+        """Mark the pod; after some failures go on without marks."""
+        migration = view.migration
+        done = await self._actuators.marker.mark(migration)
+        if done.result is MarkResult.DONE:
+            return Proceed(StepReason.MARKED)
+        if done.result is MarkResult.FAILED and self._mark_again(migration, Step.MARKED):
+            return self._mark_failed(Reason.MARK_FAILED.refusal(error=done.message))
+        self._reporter.mark_refused(migration, done.message or "the pod does not exist")
+        return Proceed(StepReason.MARK_REFUSED, done.message)
 
-    async def acknowledge(self, scene: Scene) -> Verdict:
+    async def acknowledge(self, view: MigrationView) -> Verdict:
         """Wait until every live extender knows the Migration."""
-        refusal = self._unknown(scene)
+        refusal = self._not_acknowledged(view)
         if refusal is None:
-            version = self._first_seen[scene.migration.uid]
-            return Proceed("Acknowledged", f"extenders know resourceVersion {version}")
-        return Fail(refusal) if refusal.for_good else self._soon(refusal)
+            version = self._first_seen[view.migration.uid]
+            return Proceed(StepReason.ACKNOWLEDGED, f"extenders know resourceVersion {version}")
+        return self._soon(refusal) if refusal.for_now() else Fail(refusal)
 
-    async def protect(self, scene: Scene) -> Verdict:
-        return await self._guard.protect(scene.migration, scene)
+    async def protect(self, view: MigrationView) -> Verdict:
+        """Make sure that a temporary PDB protects the workload, if it needs one."""
+        return await self._actuators.temporary_pdbs.protect(view)
 
-    async def evict(self, scene: Scene) -> Verdict:
+    async def count(self, view: MigrationView) -> Verdict:
+        """Surge: write down how many replicas the workload has."""
+        return await self._actuators.surge.count(view)
+
+    async def raise_count(self, view: MigrationView) -> Verdict:
+        """Surge: ask all gates and extenders once more, then raise the count."""
+        besides = budget_refusal(view) or self._not_acknowledged(view)
+        return await self._actuators.surge.raise_count(
+            view,
+            lambda: self._stopped(view.migration),
+            lambda: self._why_not(view, besides),
+        )
+
+    async def rank(self, view: MigrationView) -> Verdict:
+        """Surge: make the pod the first that its controller removes."""
+        surge = self._actuators.surge
+        return await surge.why_not_as_raised(view) or await surge.rank(view)
+
+    async def lower(self, view: MigrationView) -> Verdict:
+        """Surge: lower the count again."""
+        return await self._actuators.surge.lower(view, lambda: self._switched_off(view.migration))
+
+    async def evict(self, view: MigrationView) -> Verdict:
         """Ask all gates and extenders once more, then evict.
 
-        An extender may have come back that knows less than those which were asked. A pod
-        that the watch does not show alive is only looked at: the gates cannot judge what
-        they do not see.
+        An extender may have come back that knows less than those which acknowledged. A pod
+        that the watch does not show alive is only checked: gates cannot judge what they do
+        not see.
         """
-        if (still := self._patience.left(scene)) is not None:
-            return still
-        besides = budget_refusal(scene) or self._unknown(scene)
-        if scene.alive and (refusal := self._why_not(scene, besides)) is not None:
+        if settled(view, Step.LOWERED):
+            return await self._actuators.surge.removed(view)
+        if (paused := self._backoff.remaining(view)) is not None:
+            return paused
+        if view.alive and (early := self._too_early(view)) is not None:
+            return early
+        besides = budget_refusal(view) or self._not_acknowledged(view)
+        if view.alive and (refusal := self._why_not(view, besides)) is not None:
             return _refused(refusal)
-        if scene.alive and (unguarded := await self._guard_again(scene)) is not None:
-            return unguarded
-        answer = await self._attempt(scene)
-        self._answered(answer.result)
-        verdict = self._judge(scene, answer)
-        if isinstance(verdict, Wait) and scene.late:
-            return Fail(Refusal("DeadlineExceeded", f"the deadline passed: {answer.words}"))
+        if view.alive and (unprotected := await self._protect_again(view)) is not None:
+            return unprotected
+        # The checks above are some requests old by now; the driver asks `_stopped` last of all.
+        answer = await self._attempt(view)
+        self._reporter.eviction_answered(answer.result)
+        verdict = self._judge(view, answer)
+        if isinstance(verdict, Wait) and view.late:
+            return Fail(Reason.DEADLINE_EXCEEDED.refusal(cause=answer.message))
         if isinstance(verdict, Wait):
-            least_s = self._settings.budget_min_s if answer.result is Result.BUDGET else None
-            self._patience.hold(scene, verdict, least_s)
+            by_budget = answer.result is Result.BUDGET
+            early_s = self._timing.pdb_backoff_min_s if by_budget else None
+            self._backoff.pause(view, verdict, early_s)
         return verdict
 
-    async def _guard_again(self, scene: Scene) -> Verdict | None:
-        """Have a guard made anew whose time was over before the eviction came."""
-        found = scene.migration.condition(Step.PROTECTED)
-        if found is None or found.reason != GUARDED or guard_stands(scene):
+    async def _protect_again(self, view: MigrationView) -> Verdict | None:
+        """Create a temporary PDB again that expired before the eviction."""
+        found = view.migration.condition(Step.PROTECTED)
+        if found is None or found.reason != StepReason.TEMPORARY_PDB or has_temporary_pdb(view):
             return None
-        verdict = await self._guard.protect(scene.migration, scene)
+        verdict = await self._actuators.temporary_pdbs.protect(view)
         return None if isinstance(verdict, Proceed) else verdict
 
-    async def _attempt(self, scene: Scene) -> Answer:
-        victim = self._victim(scene.migration)
-        if not scene.alive:
-            return await self._eviction.look(victim)
-        return await self._eviction.evict(victim, lambda: self._stopped(scene.migration))
+    async def _attempt(self, view: MigrationView) -> Answer:
+        victim, driver = self._victim(view.migration), self._actuators.eviction
+        if not view.alive:
+            return await driver.check(victim)
+        return await driver.evict(victim, lambda: self._stopped(view.migration))
 
     def _stopped(self, migration: MigrationRecord) -> str | None:
-        if not self._leads():
-            return "this process does not lead any more"
         if self._clock.now() >= evict_before_s(migration):
             return "too little time is left before the deadline"
-        refusal = self._steering.stopped(migration)
-        return None if refusal is None else f"{refusal.name}: {refusal.words}"
+        return self._switched_off(migration)
 
-    async def replace(self, scene: Scene) -> Verdict:
-        """Note the replacement, which for a bare pod is made first."""
-        if scene.bare:
-            migration = scene.migration
-            made = await self._replacer.replace(migration, scene, lambda: self._stopped(migration))
+    def _switched_off(self, migration: MigrationRecord) -> str | None:
+        if not self._preconditions.is_leader():
+            return "this process is no longer the leader"
+        refusal = self._pacing.stopped(migration)
+        return None if refusal is None else f"{refusal.name}: {refusal.message}"
+
+    async def replace(self, view: MigrationView) -> Verdict:
+        """Record the replacement; the copy of a bare pod is created first."""
+        if view.bare:
+            made = await self._actuators.bare_pods.replace(
+                view, lambda: self._stopped(view.migration)
+            )
             if not isinstance(made, Proceed):
                 return made
-        found = replacements.candidate(scene)
-        if found is not None:
-            return Proceed("Found", f"{found.key} on {found.node}")
-        return Wait(Refusal("ReplacementPending", "its replacement has no node yet", False))
+        if (changed := await self._why_not_as_raised(view)) is not None:
+            return changed
+        found = replacements.candidate(view)
+        if found is not None and self._claims(view, found):
+            return Proceed(StepReason.FOUND, f"{found.key} on {found.node}")
+        if holds_raise(view) and not replacements.newcomers(view):
+            failed = await self._actuators.surge.why_not_created(view)
+            return failed or Wait(Reason.NO_REPLACEMENT_YET.refusal())
+        return Wait(Reason.REPLACEMENT_PENDING.refusal(), _AGAIN_S if found is not None else None)
 
-    async def ready(self, scene: Scene) -> Verdict:
-        """Say where the replacement runs, or that it is lost."""
-        found = scene.replacement
+    def _claims(self, view: MigrationView, pod: PodRecord) -> bool:
+        """Claim a pod for a Migration; False if another was faster since the view was made."""
+        mine, moves = view.migration.name, view.snapshot.migrations
+        for name in [name for name, uid in self.claims.items() if uid == pod.uid and name != mine]:
+            other = moves.get(name)
+            if other is not None and not other.replacement_uid:
+                return False
+        self.claims[mine] = pod.uid
+        return True
+
+    async def _why_not_as_raised(self, view: MigrationView) -> Verdict | None:
+        return await self._actuators.surge.why_not_as_raised(view) if holds_raise(view) else None
+
+    async def ready(self, view: MigrationView) -> Verdict:
+        """Return where the replacement runs, or that it is lost."""
+        if (changed := await self._why_not_as_raised(view)) is not None:
+            return changed
+        found = view.replacement
         if found is None or found.terminating:
-            return await self._missing(scene)
+            return await self._missing(view)
         if not found.ready:
-            return Wait(Refusal("ReplacementNotReady", f"{found.key} is not Ready", False))
-        bound_s = found.created_s if found.scheduled_s is None else found.scheduled_s
-        asked = self._steering.asked(found, bound_s)
-        patience_s = self._patience_s(scene.migration)
-        if asked is Asked.UNTOLD and scene.now_s < bound_s + patience_s and not scene.late:
-            words = "no extender has told yet whether it was asked"
-            return self._soon(Refusal("GuidanceUnknown", words, False))
-        return landed(scene, found, asked)
+            return Wait(Reason.REPLACEMENT_NOT_READY.refusal(pod=found.key))
+        left_s = unavailable_s(view, found) if holds_raise(view) else 0.0
+        if left_s is not None and left_s > 0:
+            reason = Reason.REPLACEMENT_NOT_READY.refusal("available", pod=found.key, left=left_s)
+            return Wait(reason, left_s)
+        # The API server sets PodScheduled with the binding (pkg/registry/core/pod/storage).
+        bound_s = found.placed_s
+        asked = self._pacing.asked(found, bound_s)
+        in_time = view.now_s < bound_s + self._guidance_s(view.migration)
+        if asked is Asked.PENDING and in_time and not view.late:
+            return self._soon(Reason.GUIDANCE_UNKNOWN.refusal())
+        return landed(view, found, asked)
 
-    async def clean_up(self, scene: Scene) -> Verdict:
+    async def clean_up(self, view: MigrationView) -> Verdict:
         """Undo what a move leaves behind, as far as the pod has stayed."""
-        migration = scene.migration
-        if migration.evicted_s is None:
-            done = await self._marks.take_away(
-                migration.namespace, migration.pod_name, migration.pod_uid
-            )
-            if done.result is Marking.FAILED and self._mark_again(migration, Step.CLEANED_UP):
-                words = f"the marks could not be removed: {done.words}"
-                return Wait(Refusal("MarkFailed", words, False), self._settings.backoff_min_s)
-            if done.result in (Marking.REFUSED, Marking.FAILED) and scene.alive:
-                self._announcer.cleanup_failed(migration, done.words)
-            if scene.bare and migration.phase == Phase.FAILED:
-                await self._roll_back(scene)
-        released = await self._guard.release(migration, scene)
+        migration = view.migration
+        if migration.surge and (raised := await self._undo_surge(view)) is not None:
+            return raised
+        stays = migration.evicted_s is None
+        if stays and (waits := await self._clean_pod(view)) is not None:
+            return waits
+        if (waits := await self._mark_ended(migration)) is not None:
+            return waits
+        released = await self._actuators.temporary_pdbs.release(view)
         if isinstance(released, Fail):
-            self._announcer.cleanup_failed(migration, released.reason.words)
-            return Proceed(released.reason.name, released.reason.words)
-        return Proceed("CleanedUp") if isinstance(released, NotReplaced) else released
+            self._reporter.cleanup_failed(migration, released.reason.message)
+            return Proceed(released.reason.name, released.reason.message)
+        return released
 
-    async def unmark(self, pod: PodRecord) -> None:
-        """Remove the marks of a pod that no Migration speaks of any more."""
-        await self._marks.take_away(pod.namespace, pod.name, pod.uid)
+    async def _undo_surge(self, view: MigrationView) -> Wait | None:
+        """Give back the count, and to a pod that stays its deletion cost."""
+        migration, surge = view.migration, self._actuators.surge
+        if migration.evicted_s is None and (stays := await surge.undo(view)) is not None:
+            self._reporter.cleanup_failed(migration, stays.reason.message)
+            return stays
+        done = await surge.costs.restore(migration.namespace, migration.pod_name, migration.pod_uid)
+        if done.result is MarkResult.FAILED and self._mark_again(migration, Step.RANKED):
+            return self._mark_failed(Reason.MARK_FAILED.refusal("removal", error=done.message))
+        return None
 
-    async def _roll_back(self, scene: Scene) -> None:
-        """Remove the copy of a pod that stays; of one that went the copy is all there is."""
-        migration = scene.migration
-        if await self._is_there(migration.namespace, migration.pod_name, migration.pod_uid):
-            await self._replacer.roll_back(migration, scene)
+    async def _clean_pod(self, view: MigrationView) -> Wait | None:
+        """Remove the marks of a pod that stays, and its copy."""
+        migration = view.migration
+        done = await self._actuators.marker.unmark(
+            migration.namespace,
+            migration.pod_name,
+            migration.pod_uid,
+            marks_before(view.pod, view.snapshot.migrations),
+        )
+        if done.result is MarkResult.FAILED and self._mark_again(migration, Step.CLEANED_UP):
+            return self._mark_failed(Reason.MARK_FAILED.refusal("removal", error=done.message))
+        if done.result in (MarkResult.REFUSED, MarkResult.FAILED) and view.alive:
+            self._reporter.cleanup_failed(migration, done.message)
+        # The copy of a completed move is the pod that stays.
+        if view.bare and migration.phase == Phase.FAILED:
+            await self._roll_back(view)
+        return None
 
-    def _why_not(self, scene: Scene, besides: Refusal | None) -> Refusal | None:
-        blind = self._why_blind()
-        if blind is not None:
-            return Refusal("CacheStale", f"the cluster is not seen clearly: {blind}", False)
-        return self._steering.may_start(scene.migration, scene, besides)
+    async def mark_replacement(self, migration: MigrationRecord) -> MarkAttempt:
+        """Mark the replacement, in a single try, with how far the move is.
 
-    def _unknown(self, scene: Scene) -> Refusal | None:
-        """Return which living extender does not know of the Migration."""
-        self.meet(scene.migration)
-        version = self._first_seen[scene.migration.uid]
-        return self._steering.acknowledged(version, scene.scheduler())
+        Only after it was recorded: while a request is under way, another Migration could take it
+        for its own.
+        """
+        pod = PodMeta(migration.replacement_pod, migration.replacement_uid)
+        return await self._actuators.marker.mark_replacement(migration, pod)
 
-    def _patience_s(self, migration: MigrationRecord) -> float:
+    async def _mark_ended(self, migration: MigrationRecord) -> Wait | None:
+        """Mark the replacement with how the move ended; a copy that is removed needs no mark."""
+        # The additional pod of a surge may stay although the move has failed.
+        came = migration.evicted_s is not None or migration.phase == Phase.COMPLETED
+        came = came or migration.surge
+        if not migration.replacement_uid or not came:
+            return None
+        done = await self.mark_replacement(migration)
+        if done.result is MarkResult.FAILED and self._mark_again(migration, Step.READY):
+            return self._mark_failed(Reason.MARK_FAILED.refusal(error=done.message))
+        return None
+
+    async def unmark(self, pod: PodRecord, known: Mapping[str, MigrationRecord]) -> None:
+        """Remove the marks of a pod that no Migration names any more."""
+        before = marks_before(pod, known)
+        await self._actuators.marker.unmark(pod.namespace, pod.name, pod.uid, before)
+
+    async def unrank(self, pod: PodRecord) -> None:
+        """Give a pod its own deletion cost back that no Migration needs to go first."""
+        await self._actuators.surge.costs.restore(pod.namespace, pod.name, pod.uid)
+
+    async def _roll_back(self, view: MigrationView) -> None:
+        """Remove the copy of a pod that stays; if the pod left, its copy is all there is."""
+        migration = view.migration
+        found = await self._read(migration.namespace, migration.pod_name, migration.pod_uid)
+        if found is not None and not found.terminating and not found.finished:
+            await self._actuators.bare_pods.roll_back(migration)
+
+    def _too_early(self, view: MigrationView) -> Wait | None:
+        """Wait until a node that is drained is cordoned, and was announced."""
+        refusal = self._preconditions.why_not_drained(view.migration, view.snapshot)
+        return None if refusal is None else self._soon(refusal)
+
+    def _why_not(self, view: MigrationView, besides: Refusal | None) -> Refusal | None:
+        stale = self._preconditions.why_not_synced()
+        if stale is not None:
+            return Reason.CACHE_STALE.refusal(cause=stale)
+        return self._pacing.try_start(view.migration, view.snapshot, besides)
+
+    def _not_acknowledged(self, view: MigrationView) -> Refusal | None:
+        """Return which live extender does not know of the Migration."""
+        self.remember(view.migration)
+        version = self._first_seen[view.migration.uid]
+        return self._pacing.acknowledged(version)
+
+    def _guidance_s(self, migration: MigrationRecord) -> float:
         """Return how long after a binding it is worth waiting for evidence of guidance."""
-        settings, purpose = self._settings, purpose_of(migration)
-        return settings.guidance_s if purpose is Purpose.LOAD else settings.guidance_emptying_s
+        timing, purpose = self._timing, migration.purpose
+        return timing.guidance_s if purpose is Purpose.LOAD else timing.guidance_maintenance_s
 
     def _mark_again(self, migration: MigrationRecord, step: Step) -> bool:
-        self._mark_tries[migration.name, step] += 1
-        return self._mark_tries[migration.name, step] < self._settings.mark_tries
+        self._mark_attempts[migration.name, step] += 1
+        return self._mark_attempts[migration.name, step] < self._timing.mark_attempts
+
+    def _mark_failed(self, refusal: Refusal) -> Wait:
+        return Wait(refusal, self._timing.backoff_min_s)
 
     def _soon(self, refusal: Refusal) -> Wait:
-        return Wait(refusal, self._settings.acknowledge_again_s)
+        return Wait(refusal, self._timing.recheck_s)
 
     def _victim(self, migration: MigrationRecord) -> Victim:
         grace = self._config().eviction_grace_period
@@ -292,93 +367,85 @@ class Hands:
             grace_s=None if grace is None else grace.seconds,
         )
 
-    def _judge(self, scene: Scene, answer: Answer) -> Verdict:
-        migration = scene.migration
+    def _judge(self, view: MigrationView, answer: Answer) -> Verdict:
+        migration, timing = view.migration, self._timing
         match answer.result:
             case Result.ACCEPTED:
-                return Proceed(EVICTED, answer.words)
+                return Proceed(StepReason.EVICTED, answer.message)
             case Result.GONE:
-                return Proceed("PodGone", answer.words)
-            case Result.SEVERAL if guard_stands(scene):
-                return _later("TemporaryPdbGivesWay", answer, self._settings.acknowledge_again_s)
+                return Proceed(Reason.POD_GONE, answer.message)
+            # A user has created a PDB since; the sweep removes ours as soon as it is seen.
+            case Result.SEVERAL if has_temporary_pdb(view):
+                return _later(Reason.TEMPORARY_PDB_GIVES_WAY, answer, timing.recheck_s, "answered")
             case Result.REFUSED | Result.SEVERAL:
-                return Fail(Refusal("EvictionRefused", answer.words))
+                return Fail(Reason.EVICTION_REFUSED.refusal(answer=answer.message))
             case Result.BUDGET:
-                return _later("PdbExhausted", answer, self._patience.for_budget(migration))
+                # Without a Retry-After: eviction.go sends one only for a PDB not yet processed.
+                pause_s = self._backoff.after_pdb_refusal_s(migration)
+                return _later(Reason.PDB_EXHAUSTED, answer, pause_s, "answered")
             case Result.THROTTLED:
-                return _later("Throttled", answer, self._settings.backoff_min_s)
+                return _later(Reason.THROTTLED, answer, timing.backoff_min_s)
             case Result.NOT_SENT:
-                return _later("NotSent", answer, self._settings.backoff_min_s)
+                return _later(Reason.NOT_SENT, answer, timing.backoff_min_s)
+            # No failed attempt: the next one reads the pod and learns what this one did.
             case Result.UNSURE:
-                return _later("EvictionUnsure", answer, self._settings.backoff_min_s)
+                return _later(Reason.EVICTION_UNSURE, answer, timing.backoff_min_s)
             case Result.THERE:
-                return _later("NotSeen", answer, self._settings.acknowledge_again_s)
-        waiting = _later("EvictionFailed", answer, self._patience.after_attempt(migration))
-        return msgspec.structs.replace(waiting, counts=True)
+                return _later(Reason.NOT_SEEN, answer, timing.recheck_s)
+        pause_s = self._backoff.after_failure_s(migration)
+        waiting = _later(Reason.EVICTION_FAILED, answer, pause_s)
+        return msgspec.structs.replace(waiting, failed_attempt=True)
 
-    async def _missing(self, scene: Scene) -> Verdict:
+    async def _missing(self, view: MigrationView) -> Verdict:
         """Tell a replacement that is gone from one that the watch has not shown yet."""
-        migration = scene.migration
+        migration, name = view.migration, view.migration.replacement_pod
         try:
-            found = await self._read(
-                migration.namespace, migration.replacement_pod, migration.replacement_uid
-            )
+            found = await self._read(migration.namespace, name, migration.replacement_uid)
         except (KubeError, *UNDECODABLE) as error:
-            return self._unseen(scene, f"its replacement cannot be read: {error}")
+            return self._unseen(view, f"its replacement cannot be read: {error}")
         if found is not None and found.status.phase == _SUCCEEDED:
-            return succeeded(scene, found.spec.node_name)
-        if found is not None and found.there:
-            words = f"{migration.replacement_pod} is there, but the watch has not shown it"
-            return self._unseen(scene, words)
-        why = replacements.why_not_replaced(scene)
-        if why is not None and not scene.bare:
-            return NotReplaced(*why)
-        words = f"{migration.replacement_pod} went away before it was Ready"
-        return Fail(Refusal("ReplacementLost", words))
+            return succeeded(view, found.spec.node_name)
+        if found is not None and not found.terminating and not found.finished:
+            return self._unseen(view, f"{name} exists, but the watch has not shown it")
+        why = replacements.why_not_replaced(view)
+        if why is not None and not view.bare:
+            return why
+        return Fail(Reason.REPLACEMENT_LOST.refusal(pod=name))
 
-    def _unseen(self, scene: Scene, words: str) -> Verdict:
-        if scene.late:
-            return Fail(Refusal("DeadlineExceeded", f"the deadline passed: {words}"))
-        return self._soon(Refusal("NotSeen", words, False))
+    def _unseen(self, view: MigrationView, message: str) -> Verdict:
+        if view.late:
+            return Fail(Reason.DEADLINE_EXCEEDED.refusal(cause=message))
+        return self._soon(Reason.NOT_SEEN.refusal(answer=message))
 
-    async def _is_there(self, namespace: str, name: str, uid: str) -> bool:
-        found = await self._read(namespace, name, uid)
-        return found is not None and found.there
-
-    async def _read(self, namespace: str, name: str, uid: str) -> _Pod | None:
-        """Return exactly this pod; None if it is gone, or another has its name."""
-        path = PODS.path(namespace=namespace, name=name)
-        try:
-            pod = msgspec.json.decode(await self._reader.get(path), type=_Pod)
-        except NotFound:
-            return None
-        return pod if pod.metadata.uid == uid else None
+    async def _read(self, namespace: str, name: str, uid: str) -> LivePod | None:
+        """Read exactly this pod; None if it is gone, or another has its name."""
+        pod = await read_pod(self._actuators.client, namespace, name)
+        return pod if pod is not None and pod.metadata.uid == uid else None
 
 
-def _later(name: str, answer: Answer, least_s: float) -> Wait:
+def _later(reason: Reason, answer: Answer, least_s: float, case: str = "") -> Wait:
     retry_s = max(least_s, answer.retry_s or 0.0)
-    return Wait(Refusal(name, answer.words, for_good=False), retry_s)
-
-
-def noted(scene: Scene) -> PodRecord | None:
-    """Return the pod that the step `replace` has found in this scene."""
-    return replacements.candidate(scene)
+    return Wait(reason.refusal(case, answer=answer.message), retry_s)
 
 
 def _refused(refusal: Refusal) -> Verdict:
-    return Fail(refusal) if refusal.for_good else Wait(refusal)
+    return Wait(refusal) if refusal.for_now() else Fail(refusal)
 
 
-Effect = Callable[[Hands, Scene], Awaitable[Verdict]]
+StepFunction = Callable[[StepRunner, MigrationView], Awaitable[Verdict]]
 
-EFFECTS: Final[Mapping[Step, Effect]] = {
-    Step.BUDGET_CHECKED: Hands.check,
-    Step.MARKED: Hands.mark,
-    Step.ACKNOWLEDGED: Hands.acknowledge,
-    Step.PROTECTED: Hands.protect,
-    Step.EVICTED: Hands.evict,
-    Step.REPLACED: Hands.replace,
-    Step.READY: Hands.ready,
-    Step.CLEANED_UP: Hands.clean_up,
+STEPS: Final[Mapping[Step, StepFunction]] = {
+    Step.BUDGET_CHECKED: StepRunner.check,
+    Step.MARKED: StepRunner.mark,
+    Step.ACKNOWLEDGED: StepRunner.acknowledge,
+    Step.PROTECTED: StepRunner.protect,
+    Step.COUNTED: StepRunner.count,
+    Step.RAISED: StepRunner.raise_count,
+    Step.EVICTED: StepRunner.evict,
+    Step.REPLACED: StepRunner.replace,
+    Step.READY: StepRunner.ready,
+    Step.RANKED: StepRunner.rank,
+    Step.LOWERED: StepRunner.lower,
+    Step.CLEANED_UP: StepRunner.clean_up,
 }
 """What is done for each step."""

@@ -1,33 +1,38 @@
-"""What is said about a Migration: by whoever takes a step, and by the machine.
+# SPDX-License-Identifier: Apache-2.0
+"""What the state machine decides and what a step returns, as plain values.
 
-A step answers with a `Verdict`; the machine says with a `Next` what is to be done. Both are
-plain values. None of them is an exception: a refusal, a wait and an end are ordinary.
+A step returns a `Verdict`; the state machine returns a `Next`. None of them is an exception:
+a refusal, a wait and an early end are ordinary.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from common.cluster.migrations import Outcome, Step
-from rebalancer.reasons import Refusal
+from common.api.migrations import Outcome, Step, SurgeState
+from rebalancer.refusals import Refusal
 
 
 class Proceed(msgspec.Struct, frozen=True):
-    """The step is done; its condition comes true with this reason."""
+    """The step is done; its condition becomes True with this reason."""
 
     reason: str
     """CamelCase: `CoveredByPdb`."""
-    words: str = ""
+    message: str = ""
+    surge: SurgeState | None = None
+    """What a step of a surge found, or left."""
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Not now: look again when something changes, or after `retry_s` at the latest."""
+    """Not now: reconcile again when something changes, or after `retry_s` at the latest."""
 
     reason: Refusal
     retry_s: float | None = None
     """None leaves it to the controller."""
-    counts: bool = False
-    """Something was tried in vain; `maxAttempts` of these fail the Migration."""
+    failed_attempt: bool = False
+    """Something was tried and failed; `maxAttempts` of these fail the Migration."""
+    step: Step | None = None
+    """Whose condition gives the reason, if it is not the step that returned this."""
 
 
 class Fail(msgspec.Struct, frozen=True):
@@ -35,41 +40,41 @@ class Fail(msgspec.Struct, frozen=True):
 
     reason: Refusal
     step: Step | None = None
-    """Whose condition is to give the reason, if it is not the step that answers."""
+    """Whose condition gives the reason, if it is not the step that returned this."""
     cause: Refusal | None = None
-    """What the condition says, where that is more exact than the reason."""
+    """What the condition says, where that is more precise than the reason."""
 
 
 class NotReplaced(msgspec.Struct, frozen=True):
-    """Nobody needs a replacement any more; the Migration completes with that outcome."""
+    """No replacement is needed any more; the Migration completes with that outcome."""
 
     reason: str
-    words: str
+    message: str
 
 
 Verdict = Proceed | Wait | Fail | NotReplaced
-"""What a step answers."""
+"""What a step returns."""
 
 
 class Do(msgspec.Struct, frozen=True):
-    """Take this step."""
+    """Run this step."""
 
     step: Step
-
-
-class Hold(msgspec.Struct, frozen=True):
-    """This step must wait: look again when something changes, or after `retry_s`."""
-
-    step: Step
-    reason: Refusal
-    retry_s: float | None = None
 
 
 class Finish(msgspec.Struct, frozen=True):
     """The replacement is Ready: complete with this outcome."""
 
     outcome: Outcome
-    words: str
+    message: str
+
+
+class Hold(msgspec.Struct, frozen=True):
+    """The next steps may have to be undone: the Migration gets a finalizer."""
+
+
+class Release(msgspec.Struct, frozen=True):
+    """Nothing has to be undone any more: the finalizer of the Migration can go."""
 
 
 class Remove(msgspec.Struct, frozen=True):
@@ -77,10 +82,10 @@ class Remove(msgspec.Struct, frozen=True):
 
 
 class Rest(msgspec.Struct, frozen=True):
-    """Nothing is left to be done before this many seconds have passed."""
+    """Nothing is left to do until this many seconds have passed."""
 
     seconds: float
 
 
-Next = Do | Hold | Fail | NotReplaced | Finish | Remove | Rest
-"""What the machine says."""
+Next = Do | Wait | Fail | NotReplaced | Finish | Hold | Release | Remove | Rest
+"""What the state machine returns."""

@@ -1,9 +1,10 @@
-"""How few evictions could do: certificates that hold for every plan.
+# SPDX-License-Identifier: Apache-2.0
+"""The fewest evictions that could be enough: lower bounds that hold for every plan.
 
 A plan evicts each pod at most once, and each eviction leaves one node and reaches one other.
 What a node has to lose can therefore be counted node by node and added up: no eviction is
 counted twice, since it leaves only one node. For one node the counts that its goals ask for
-combine by max, for one eviction serves them all:
+combine by max, because one eviction serves them all:
 
 * a node above its ceiling loses at least as many pods as it takes when its largest leave
   first, in every resource, and in every weighting of its broken resources;
@@ -26,38 +27,40 @@ from typing import Final
 import numpy as np
 
 from common.cluster.records import NodeName
-from rebalancer.goals import PRECISION, AtMost, Dimension, Empty, Goal, Spread
-from rebalancer.planner.covering import TOLERANCE, fewest_largest, movable
-from rebalancer.planner.instance import CPU, MEMORY, Flags, Floats, Instance, Ints
-from rebalancer.planner.plan import Bound
+from rebalancer.goals import PRECISION, AtMost, Empty, Goal, Spread
+from rebalancer.planner.instance import (
+    TOLERANCE,
+    Flags,
+    Floats,
+    Instance,
+    Ints,
+    fewest_largest,
+    movable,
+)
+from rebalancer.planner.plan import NO_BOUND, Bound
+from rebalancer.planner.resources import AXES, ceilings, mixes
 from rebalancer.planner.spread_bound import Known, spread_evictions
 
 LEEWAY: Final = PRECISION + TOLERANCE
 """Points by which a goal may be missed and still counts as met."""
 
-AXIS: Final = {Dimension.CPU: CPU, Dimension.MEMORY: MEMORY}
-
-# Any mixture of two covering rules is a covering rule; a few of them catch most of the gap
-# between the harder resource alone and both together.
-_WEIGHTINGS: Final = ((1.0, 0.0), (0.75, 0.25), (0.5, 0.5), (0.25, 0.75), (0.0, 1.0))
-
 
 def lower_bound(
     instance: Instance, goals: Sequence[Goal], *, excluded: Collection[Goal] = ()
 ) -> Bound:
-    """Return how many evictions every plan needs that meets the goals, but the excluded ones."""
+    """Return how many evictions every plan needs that meets all goals except the excluded."""
     unmet = frozenset(excluded)
     wanted = [goal for goal in goals if goal not in unmet]
     needs = source_needs(instance, wanted)
     known = Known(needs.most, movable(instance))
     spreads = (
-        (goal, spread_evictions(instance, goal, AXIS[goal.dimension], known))
+        (goal, spread_evictions(instance, goal, AXES[goal.dimension], known))
         for goal in wanted
         if isinstance(goal, Spread)
     )
     best = max(spreads, key=lambda found: found[1], default=None)
     if best is not None and best[1] > needs.total:
-        return Bound(evictions=best[1], proof="spread", words=_spread_words(best[0], best[1]))
+        return Bound(evictions=best[1], proof="spread", message=_spread_message(best[0], best[1]))
     return needs.bound
 
 
@@ -81,21 +84,23 @@ class SourceNeeds:
     @property
     def bound(self) -> Bound:
         if not self.total:
-            return Bound(evictions=0, proof="none", words="no goal proves that a pod has to move")
+            return NO_BOUND
         emptied = int(self.empty.sum())
         proof = "empty" if 2 * emptied >= self.total else "ceilings"
-        return Bound(evictions=self.total, proof=proof, words=self._words())
+        return Bound(evictions=self.total, proof=proof, message=self._message())
 
-    def _words(self) -> str:
+    def _message(self) -> str:
         emptied, above = self.empty > 0, (self.ceilings > 0) & (self.empty == 0)
         parts = []
         if above.any():
             parts.append(
-                f"{_nodes(above)} above the ceiling, and even if the largest pods leave first "
-                f"{_pods(self.ceilings[above])} to go"
+                f"{_nodes(above)} above the ceiling, and even if the largest pods leave first, "
+                f"{_pods(self.ceilings[above])} to move"
             )
         if emptied.any():
-            parts.append(f"{_nodes(emptied)} to be emptied, and {_pods(self.empty[emptied])} to go")
+            parts.append(
+                f"{_nodes(emptied)} to be emptied, and {_pods(self.empty[emptied])} to move"
+            )
         return "; ".join(parts)
 
 
@@ -116,14 +121,14 @@ def rows_of(instance: Instance, names: Iterable[NodeName]) -> Ints:
 
 
 def excess(instance: Instance, goals: Sequence[AtMost]) -> Floats:
-    """[N, 2] points that have to leave a node for its ceiling, nowhere below zero."""
+    """[N, R] points that have to leave a node for its ceiling, nowhere below zero."""
     found, percent = np.zeros_like(instance.capacity), instance.percent
     row = {name: number for number, name in enumerate(instance.nodes)}
     for goal in goals:
         if goal.node in row:
             at = row[goal.node]
-            over = percent[at] - (goal.ceiling.cpu_percent, goal.ceiling.mem_percent)
-            broken = [AXIS[dimension] for dimension in goal.broken]
+            over = percent[at] - ceilings(goal.ceiling)
+            broken = [AXES[dimension] for dimension in goal.broken]
             found[at, broken] = np.maximum(found[at, broken], over[broken] - LEEWAY)
     return found
 
@@ -136,7 +141,9 @@ def _for_ceilings(instance: Instance, goals: Sequence[AtMost]) -> Ints:
     share = 100.0 * instance.pod_load[pods] / instance.capacity[at]
     needs = np.zeros(len(instance.nodes), dtype=np.int64)
     reachable = np.ones(len(instance.nodes), dtype=np.bool_)
-    for weights in _WEIGHTINGS:
+    # Any mixture of covering rules is a covering rule; a few of them catch most of the gap
+    # between the hardest resource alone and all together.
+    for weights in mixes(over.shape[1]):
         weight = np.divide(weights, over, out=np.zeros_like(over), where=over > 0.0)
         target = np.where(over > 0.0, weights, 0.0).sum(axis=1)
         fewest, reached = fewest_largest(at, (share * weight[at]).sum(axis=1), target)
@@ -163,9 +170,10 @@ def _pods(counts: Ints) -> str:
     return "1 pod has" if total == 1 else f"{total} pods have"
 
 
-def _spread_words(goal: Spread, evictions: int) -> str:
+def _spread_message(goal: Spread, evictions: int) -> str:
     pool = f"pool {goal.pool}" if goal.pool else "the pool"
     return (
         f"whatever level {pool} settles at, at least {evictions} pods have to leave nodes that "
-        f"are more than {goal.points:g} points of {goal.dimension} above it or reach nodes below it"
+        f"are more than {goal.points:g} points of {goal.dimension.label} above it, or reach nodes "
+        "below it"
     )

@@ -1,125 +1,133 @@
-"""Why goals stay unmet and pods stay where they are, in the fewest words that are true."""
+# SPDX-License-Identifier: Apache-2.0
+"""Why goals are not met and pods stay where they are: the shortest explanation that is true."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
-from common.cluster.records import NodeName, PodRecord
-from rebalancer.evictability import OPT_OUTS, Purpose
-from rebalancer.goals import PRECISION, AtMost, Empty, Goal, Spread
-from rebalancer.planner import constraints
+from common.api.migrations import Purpose
+from common.cluster.records import NodeName, PodRecord, PodUid
+from rebalancer.evictability import OPT_OUTS
+from rebalancer.goals import AtMost, Empty, Goal, Spread, title
 from rebalancer.planner.draft import Draft
-from rebalancer.planner.instance import CPU, MEMORY, Floats
 from rebalancer.planner.movable import Movable
-from rebalancer.planner.plan import OptOut, Refused, Unmet
+from rebalancer.planner.plan import OptOut, Refused, Staying, Unmet
 from rebalancer.planner.problem import Problem
-from rebalancer.reasons import Refusal
+from rebalancer.planner.resources import AXES, LABELS, every, lowest
+from rebalancer.refusals import Reason, Refusal
 from rebalancer.strategies.load_balancing import stuck_highs
 
 ASKED: Final = 2
-"""Pods of a node that are asked about, those that count most."""
+"""Pods of a node that are asked about at least, those that matter most."""
+ASKED_IN_ALL: Final = 2_000
+"""Pods of all nodes that are asked about; all pods of a node, while there are not too many."""
 NAMESPACES: Final = 5
 """Namespaces with opt-outs that a reason names; the plan lists all."""
-NOT_NEEDED: Final = Refusal("NotNeeded", "the goals are met without moving it", for_good=False)
-NO_SET: Final = Refusal(
-    "NoCombination",
-    "single pods find a place, but no set of them that suffices does",
-    for_good=False,
-)
-_AXES: Final = {"cpu": CPU, "memory": MEMORY}
-
-
-def title(goal: Goal) -> str:
-    """Return a goal in a few words: `AtMost n7 cpu 80 %`."""
-    if isinstance(goal, AtMost):
-        limits = {"cpu": goal.ceiling.cpu_percent, "memory": goal.ceiling.mem_percent}
-        return f"AtMost {goal.node} " + ", ".join(f"{d} {limits[d]:g} %" for d in goal.broken)
-    if isinstance(goal, Spread):
-        pool = f"{goal.pool} " if goal.pool else ""
-        return f"Spread {pool}{goal.dimension} {goal.points:g} points"
-    return f"Empty {goal.node}"
-
-
-def is_met(goal: Goal, problem: Problem, draft: Draft) -> bool:
-    """Tell whether a goal is met once all moves are made."""
-    if isinstance(goal, AtMost):
-        row = problem.row_of[goal.node]
-        return bool((draft.load[row] <= problem.enough[row]).all())
-    if isinstance(goal, Empty):
-        return all(m in draft.moves for m in problem.allowed_to_go(problem.row_of[goal.node]))
-    return gap(goal, problem, draft.load) <= goal.points + PRECISION
-
-
-def gap(goal: Spread, problem: Problem, load: Floats) -> float:
-    """Return by how much the highest node is above the lowest, or above the others' mean."""
-    rows = problem.rows(goal)
-    if rows.size < 2:
-        return 0.0
-    axis = _AXES[goal.dimension]
-    levels = 100.0 * load[:, axis][rows] / problem.capacity[:, axis][rows]
-    if goal.fill_low:
-        return float(np.ptp(levels))
-    highest = float(levels.max())
-    return highest - (float(levels.sum()) - highest) / (rows.size - 1)
+NOT_NEEDED: Final = Reason.NOT_NEEDED.refusal()
+NODE_NOT_ASKED: Final = Reason.NODE_NOT_ASKED.refusal()
+NO_SET: Final = Reason.NO_COMBINATION.refusal()
 
 
 class Explainer:
-    """Explains one plan; looks at its draft as it ends."""
+    """Explains one plan from its final draft."""
 
-    def __init__(self, problem: Problem, draft: Draft, dropped: dict[Movable, Refusal]) -> None:
+    def __init__(self, problem: Problem, draft: Draft, dropped: Mapping[Movable, Refusal]) -> None:
         self._problem = problem
         self._draft = draft
         self._dropped = dropped
         self._stuck: dict[Movable, Refusal | None] = {}
+        self._unmet = [goal for goal in problem.goals if not draft.meets(goal)]
 
     def unmet(self) -> tuple[Unmet, ...]:
-        """Return the goals that the plan does not meet, each with the smallest reason."""
+        """Return the goals that the plan does not meet, each with the shortest reason."""
         return tuple(
             Unmet(goal=title(goal), strategy=goal.strategy, why=self._why_and_who(goal))
-            for goal in self._problem.goals
-            if not is_met(goal, self._problem, self._draft)
+            for goal in self._unmet
         )
 
     def opt_outs(self) -> tuple[OptOut, ...]:
-        """Return who keeps goals from being met by having opted out, with the namespaces.
+        """Return the pods that keep goals from being met by having opted out, by namespace.
 
         Where all pods of a node have opted out, there is not even a goal to level it.
         """
         demand = self._problem.demand
         found = [each for goal in self._problem.goals for each in self._opted_out(goal)]
-        for goal, name in stuck_highs(demand.look, demand.assessment.participation):
+        for goal, name in stuck_highs(demand.cluster, demand.assessment.participation):
             found += self._opted_out_on(name, goal, lambda pod: demand.judge(pod, Purpose.LOAD))
         return tuple(found)
 
     def refused(self) -> tuple[Refused, ...]:
-        """Return the pods of nodes that had to give which stay, and why."""
-        return tuple(found for row in self._sources() for found in self._refused_at(row))
+        """Return the pods that stay, and why: of nodes that had to give, or of all nodes."""
+        sources = self._sources()
+        if not self._problem.demand.all_pods:
+            return tuple(found for row in sorted(sources) for found in self._refused_at(row))
+        found: list[Refused] = []
+        for row in range(len(self._problem.nodes)):
+            found += self._refused_at(row) if row in sources else self._not_asked(row)
+        return tuple(found)
 
-    def _sources(self) -> list[int]:
+    def staying(self, refused: Sequence[Refused]) -> tuple[Staying, ...]:
+        """Return how many pods stay for which reason, the first one of each; all pods count."""
+        counts = Counter(each.reasons[0].name for each in refused if each.reasons)
+        if not self._problem.demand.all_pods:
+            sources, nodes = self._sources(), self._problem.snapshot.nodes
+            others = (name for row, name in enumerate(self._problem.nodes) if row not in sources)
+            counts[NODE_NOT_ASKED.name] += sum(len(nodes[name].pods) for name in others)
+        ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+        return tuple(Staying(reason=name, pods=count) for name, count in ranked if count)
+
+    def _sources(self) -> set[int]:
         named = {g.node for g in self._problem.goals if isinstance(g, AtMost | Empty)}
         rows = {self._problem.row_of[name] for name in named}
-        rows |= {m.row for m in self._draft.moves}
-        return sorted(rows)
+        rows |= {self._highest(goal) for goal in self._unmet if isinstance(goal, Spread)}
+        return rows | {m.row for m in self._draft.moves}
+
+    def _not_asked(self, row: int) -> Iterator[Refused]:
+        """Return the pods of a node that need not give, with what would keep them there."""
+        problem, name = self._problem, self._problem.nodes[row]
+        pods = problem.snapshot.nodes[name].pods
+        for uid in sorted(pods, key=lambda uid: pods[uid].key):
+            why = (NODE_NOT_ASKED, *problem.demand.judge(pods[uid], Purpose.LOAD))
+            yield Refused(pod=pods[uid].key, uid=uid, node=name, reasons=why)
 
     def _refused_at(self, row: int) -> Iterator[Refused]:
         problem, name = self._problem, self._problem.nodes[row]
-        movable = {m.pod.uid: m for m in problem.allowed_to_go(row)}
+        movable = {m.pod.uid: m for m in problem.judged(row)}
         pods = problem.snapshot.nodes[name].pods
         for uid in sorted(pods, key=lambda uid: pods[uid].key):
             m = movable.get(uid)
             if m is not None and m in self._draft.moves:
                 continue
-            reasons = problem.refused.get(uid, ()) if m is None else (self._why_it_stays(m),)
+            reasons = self._not_judged(uid, name) if m is None else (self._why_it_stays(m),)
             yield Refused(pod=pods[uid].key, uid=uid, node=name, reasons=reasons)
+
+    def _not_judged(self, uid: PodUid, node: NodeName) -> tuple[Refusal, ...]:
+        """Return what the gates say; a node that gives nothing has its reasons instead."""
+        problem = self._problem
+        given = problem.demand.assessment.participation.sources_refused.get(node, ())
+        return problem.refused.get(uid) or (
+            Reason.SOURCE_REFUSED.refusal(node=node, causes=_joined(given)),
+        )
 
     def _why_it_stays(self, m: Movable) -> Refusal:
         if m in self._dropped:
             return self._dropped[m]
-        return self._stuck.get(m) or NOT_NEEDED
+        if any(self._concerns(goal, m.row) for goal in self._unmet):
+            node = self._problem.nodes[m.row]
+            return self._stuck.get(m) or Reason.GOAL_UNMET.refusal(node=node)
+        most = self._problem.priorities.leaving(m.row)
+        if m.priority > most:
+            return Reason.HIGHER_PRIORITY.refusal(priority=m.priority, most=int(most))
+        return NOT_NEEDED
+
+    def _concerns(self, goal: Goal, row: int) -> bool:
+        if isinstance(goal, Spread):
+            return bool(self._problem.inside(goal)[row])
+        return self._problem.row_of[goal.node] == row
 
     def _why_and_who(self, goal: Goal) -> Refusal:
         why, found = self._why(goal), self._opted_out(goal)
@@ -129,8 +137,7 @@ class Explainer:
             f"{each.namespace} ({len(each.pods)} × {each.reason})" for each in found[:NAMESPACES]
         )
         more = f" and {len(found) - NAMESPACES} more" if len(found) > NAMESPACES else ""
-        words = f"{why.words}; pods there have opted out of moves: {who}{more}"
-        return Refusal(why.name, words, why.for_good)
+        return why.with_message(f"{why.message}; pods there have opted out of moves: {who}{more}")
 
     def _opted_out(self, goal: Goal) -> list[OptOut]:
         """Return the pods that only an opt-out keeps on a node which should lose some."""
@@ -162,7 +169,7 @@ class Explainer:
         if isinstance(goal, Empty):
             # What has opted out stays behind, though all that may move is moved.
             return problem.row_of[goal.node]
-        if is_met(goal, problem, draft):
+        if draft.meets(goal):
             return None
         if isinstance(goal, AtMost):
             return problem.row_of[goal.node]
@@ -170,22 +177,30 @@ class Explainer:
 
     def _highest(self, goal: Spread) -> int:
         rows = self._problem.rows(goal)
-        levels = self._draft.percent()[rows, _AXES[goal.dimension]]
+        levels = self._draft.percent()[rows, AXES[goal.dimension]]
         return int(rows[np.argmax(levels)])
 
     def _why(self, goal: Goal) -> Refusal:
         if isinstance(goal, AtMost):
-            return self._why_hot(self._problem.row_of[goal.node])
+            return self._how_far(self._problem.row_of[goal.node])
         if isinstance(goal, Empty):
             return self._why_not_empty(self._problem.row_of[goal.node])
         return self._why_apart(goal)
 
+    def _how_far(self, row: int) -> Refusal:
+        """Return why a node stays above its ceiling, with the utilization that it ends at."""
+        problem, why = self._problem, self._why_hot(row)
+        level = self._draft.percent()[row]
+        axis = int(np.argmax(level - problem.ceiling[row]))
+        ends = f"{problem.nodes[row]} ends at {level[axis]:.1f} % {LABELS[axis]}"
+        return why.with_message(f"{ends}: {why.message}")
+
     def _why_hot(self, row: int) -> Refusal:
         problem, name = self._problem, self._problem.nodes[row]
-        pods = [m for m in problem.allowed_to_go(row) if m not in self._draft.moves]
+        pods = [m for m in problem.judged(row) if m not in self._draft.moves]
         if not pods:
             return self._nothing_movable(row)
-        excess = (self._draft.load - problem.limit)[row]
+        excess = (self._draft.load - problem.enough)[row]
         loads = np.array([m.load for m in pods])
         short = excess - loads.sum(axis=0)
         if (short > problem.slack[row]).any():
@@ -194,58 +209,45 @@ class Explainer:
                 100.0 * amount / problem.capacity[row][axis]
                 for amount in (loads.sum(axis=0)[axis], excess[axis])
             )
-            words = (
-                f"{name} has to lose {go:.1f} points of {constraints.RESOURCES[axis]}, "
-                f"its movable pods use {stay:.1f}"
+            return Reason.MOVABLE_PODS_TOO_FEW.refusal(
+                node=name, excess=go, resource=LABELS[axis], movable=stay
             )
-            return Refusal("MovablePodsTooFew", words, for_good=False)
-        return self._too_small(row, excess, loads) or self._why_stuck(name, pods)
-
-    def _too_small(self, row: int, excess: Floats, loads: Floats) -> Refusal | None:
-        """Return that no single pod is worth an eviction, if so."""
-        problem = self._problem
-        share = 100.0 * loads / problem.capacity[row]
-        largest = float(share[:, excess > 0].max(initial=0.0))
-        asked = problem.demand.settings.min_gain
-        if largest >= asked:
-            return None
-        words = (
-            f"the largest movable pod of {problem.nodes[row]} uses {largest:.1f} points of what "
-            f"is short, an eviction must gain {asked:.1f} (minGain)"
-        )
-        return Refusal("NotWorthIt", words, for_good=False)
+        return self._why_stuck(name, pods)
 
     def _nothing_movable(self, row: int) -> Refusal:
         problem, name = self._problem, self._problem.nodes[row]
         pods = problem.snapshot.nodes[name].pods
         if not problem.gives[row]:
             found = problem.demand.assessment.participation.sources_refused.get(name, ())
-            return Refusal("SourceRefused", f"{name} gives no pods: " + _joined(found), False)
+            return Reason.SOURCE_REFUSED.refusal(node=name, causes=_joined(found))
         names = Counter(r.name for uid in pods for r in problem.refused.get(uid, ())[:1])
         often = sorted(names.items(), key=lambda pair: (-pair[1], pair[0]))
         folded = ", ".join(f"{count} × {reason}" for reason, count in often)
         if any(m.row == row for m in self._draft.moves):
-            return Refusal("MovablePodsTooFew", f"all movable pods of {name} move already", False)
-        words = f"no pod of {name} may be moved" + (f" ({folded})" if folded else "")
-        return Refusal("NoMovablePod", words, for_good=False)
+            return Reason.MOVABLE_PODS_TOO_FEW.refusal("all move", node=name)
+        if not folded:
+            return Reason.NO_MOVABLE_POD.refusal(node=name)
+        return Reason.NO_MOVABLE_POD.refusal("refused", node=name, causes=folded)
 
     def _why_not_empty(self, row: int) -> Refusal:
-        pods = [m for m in self._problem.allowed_to_go(row) if m not in self._draft.moves]
+        pods = [m for m in self._problem.judged(row) if m not in self._draft.moves]
         return self._why_stuck(self._problem.nodes[row], pods)
 
     def _why_apart(self, goal: Spread) -> Refusal:
         problem, draft = self._problem, self._draft
         high = self._highest(goal)
-        now = gap(goal, problem, draft.load)
+        now = problem.gap(goal, draft.load)
         what = "the lowest" if goal.fill_low else "the mean of the others"
-        words = f"{problem.nodes[high]} stays {now:.1f} points above {what}"
+        text = f"{problem.nodes[high]} stays {now:.1f} points above {what}"
         pods = [m for m in problem.movables(high) if m not in draft.moves]
         why = self._why_stuck(problem.nodes[high], pods) if pods else self._nothing_movable(high)
-        return Refusal(why.name, f"{words}: {why.words}", why.for_good)
+        return why.with_message(f"{text}: {why.message}")
 
     def _why_stuck(self, name: str, pods: Sequence[Movable]) -> Refusal:
-        """Return what keeps the pods that count most from going anywhere."""
-        ranked = sorted(pods, key=lambda m: (-float(m.load[0]), m.number))[:ASKED]
+        """Return what keeps the pods that matter most from going anywhere."""
+        ranked = sorted(pods, key=lambda m: (-float(m.load[0]), m.number))
+        left = ASKED_IN_ALL - len(self._stuck)
+        ranked = ranked[: max(ASKED, left if len(pods) <= left else ASKED)]
         for m in ranked:
             self._stuck[m] = self._blocked(m)
         found = [why for m in ranked if (why := self._stuck[m]) is not None]
@@ -254,32 +256,32 @@ class Explainer:
             return dropped or NO_SET
         names = Counter(why.name for why in found)
         most = min(names, key=lambda reason: (-names[reason], reason))
-        if most == "AboveCeiling":
-            words = f"every movable pod of {name} is larger than the room under any ceiling"
-            return Refusal("LargerThanAnyRoom", words, for_good=False)
-        return next(why for why in found if why.name == most)
+        if most == Reason.ABOVE_CEILING and len(names) == 1 and len(ranked) == len(pods):
+            return Reason.LARGER_THAN_ANY_ROOM.refusal(node=name)
+        m = next(m for m in ranked if (why := self._stuck[m]) is not None and why.name == most)
+        why = self._stuck[m] or NO_SET
+        return why.with_message(f"no node is left for {m.pod.key}: {why.message}")
 
     def _blocked(self, m: Movable) -> Refusal | None:
         """Return what keeps a pod from every node, if something does.
 
-        A node with room under its ceiling tells most: whatever it has against the pod.
+        A node with room under its ceiling tells most: what it has against the pod is the reason.
         """
         draft = self._draft
-        if draft.targets(m).any():
-            return None
         takes = self._problem.shelters if m.maintenance else self._problem.takes
         others = takes.copy()
         others[m.row] = False
-        free = (self._problem.limit - draft.load - m.load) / self._problem.capacity
-        roomy = others & (free >= 0.0).all(axis=1)
-        if roomy.any():
-            row = int(np.argmax(np.where(roomy, free.min(axis=1), -np.inf)))
-            why = next(draft.refusals(m, row))
-            return Refusal(why.name, f"no node is left for {m.pod.key}: {why.words}", False)
         if not others.any():
-            return Refusal("NoTarget", "no other node takes pods", for_good=False)
-        return Refusal("AboveCeiling", "it is larger than the room under any ceiling", False)
+            return Reason.NO_TARGET.refusal()
+        free = (self._problem.roof - draft.load - m.load) / self._problem.capacity
+        roomy = others & every(free >= 0.0)
+        if not roomy.any():
+            return Reason.ABOVE_CEILING.refusal("everywhere")
+        if draft.targets(m).any():
+            return None
+        row = int(np.argmax(np.where(roomy, lowest(free), -np.inf)))
+        return next(draft.refusals(m, row), NO_SET)
 
 
 def _joined(refusals: Sequence[Refusal]) -> str:
-    return "; ".join(refusal.words for refusal in refusals) or "it does not take part"
+    return "; ".join(refusal.message for refusal in refusals) or "it does not take part"

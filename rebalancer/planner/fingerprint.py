@@ -1,38 +1,65 @@
-"""Names for plans: equal inputs have equal names, on any machine and at any time."""
+# SPDX-License-Identifier: Apache-2.0
+"""A digest of everything that decides over a plan.
+
+Equal demands have equal fingerprints, on any machine and at any time. The pods of a node are
+read once, until they change: there may be hundreds of thousands of them, and most cycles find
+the same ones.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from hashlib import blake2b
+from typing import TYPE_CHECKING, Final
 
-from rebalancer.planner.plan import Move
-from rebalancer.planner.problem import Demand
+from common.cluster.records import NodeName, PodRecord, PodUid
+
+if TYPE_CHECKING:
+    from rebalancer.planner.problem import Demand
+
+DECIDING: Final = (
+    "priority_policy",
+    "min_gain",
+    "max_reschedule_pods",
+    "max_per_namespace",
+    "max_in_flight_per_node",
+    "max_inbound_per_node",
+    "maintenance_parallelism",
+)
+"""The keys of the configuration that decide over a plan besides its goals."""
+
+Pods = Mapping[PodUid, PodRecord]
 
 
-def fingerprint_of(demand: Demand) -> str:
-    """Return a digest of the nodes, their loads and pods, the budgets, goals and settings."""
-    digest = blake2b(digest_size=16)
-    for part in _parts(demand):
-        digest.update(part.encode())
-        digest.update(b"\n")
-    return digest.hexdigest()
+class Fingerprints:
+    """Makes fingerprints, and remembers the pods of each node as they were last."""
 
+    def __init__(self) -> None:
+        self._pods: dict[NodeName, tuple[Pods, str]] = {}
 
-def plan_id_of(fingerprint: str, moves: Sequence[Move]) -> str:
-    """Return the name of a plan."""
-    digest = blake2b(fingerprint.encode(), digest_size=6)
-    for move in moves:
-        digest.update(f"{move.uid}>{move.target}\n".encode())
-    return f"plan-{digest.hexdigest()}"
+    def of(self, demand: Demand) -> str:
+        """Return a digest of nodes, loads and pods, the budgets, goals and limits."""
+        digest = blake2b(digest_size=16)
+        for part in self._parts(demand):
+            digest.update(part.encode())
+            digest.update(b"\n")
+        return digest.hexdigest()
 
+    def _parts(self, demand: Demand) -> Iterator[str]:
+        snapshot, load = demand.cluster.snapshot, demand.cluster.load.nodes
+        self._pods = {name: self._at(name, view.pods) for name, view in snapshot.nodes.items()}
+        for name in sorted(snapshot.nodes):
+            found = load[name]
+            yield f"{name} {found.cpu_milli!r} {found.mem_bytes!r} {self._pods[name][1]}"
+        for key in sorted(snapshot.budgets):
+            yield f"{key} {snapshot.budgets[key].disruptions_allowed}"
+        yield repr(demand.assessment.goals)
+        yield repr([getattr(demand.cluster.config, name) for name in DECIDING])
+        yield repr(demand.effort)
 
-def _parts(demand: Demand) -> Iterator[str]:
-    snapshot, load = demand.look.snapshot, demand.look.load.nodes
-    for name in sorted(snapshot.nodes):
-        found = load[name]
-        yield f"{name} {found.cpu_milli!r} {found.mem_bytes!r}"
-        yield " ".join(sorted(snapshot.nodes[name].pods))
-    for key in sorted(snapshot.budgets):
-        yield f"{key} {snapshot.budgets[key].disruptions_allowed}"
-    yield repr(demand.assessment.goals)
-    yield repr(demand.settings)
+    def _at(self, name: NodeName, pods: Pods) -> tuple[Pods, str]:
+        known = self._pods.get(name)
+        # A mapping is another object as soon as anything in it has changed (see NodeView).
+        if known is not None and known[0] is pods:
+            return known
+        return pods, blake2b(" ".join(sorted(pods)).encode(), digest_size=16).hexdigest()

@@ -1,15 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether the pod that comes after a moved one can run on a node, asked as seldom as possible.
 
 Room is kept by the draft, so the question here is about everything else. Most pods have no
 ties to other pods: for them the answer depends on a few fields of their template, is the
 same whatever else the plan moves, and is asked once for all pods alike. A pod with ties
-(affinity, spreading, ports, volumes, or somebody's anti-affinity about it) is asked about in
+(affinity, spreading, ports, volumes, or another pod's anti-affinity) is asked about in
 the world as the plan has made it by then.
 
 If asking about a pod fails, `Unfit` names the pod: a plan without it may still be possible.
 
 A ReplicaSet's replacement is judged while its predecessor still holds what it holds, a
-StatefulSet's after it is gone, a bare pod's copy while the original runs.
+StatefulSet's after it is gone, a bare pod's copy and the additional replica of a surge while
+the original runs, and once more as it will be without it.
 """
 
 from __future__ import annotations
@@ -17,19 +19,24 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from functools import wraps
 from itertools import chain
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import msgspec
 import numpy as np
 
+from common.api.objects import Effect, Taint
 from common.cluster.records import NodeName, PodRecord, PodUid
 from common.cluster.resources import NOTHING, Resources
-from common.cluster.shapes import PodShape
-from common.cluster.tolerations import Effect, Taint, tolerated
+from common.cluster.selectors import Selector
+from common.cluster.shapes import PodShape, Spread
+from common.cluster.tolerations import tolerated
 from common.fit import Arrive, Candidate, Change, Leave, Terminate, World, replacement
+from common.fit.predicates.topology_spread import constraint_selector
 from rebalancer.planner.instance import Flags, Ints
+from rebalancer.planner.kept_domains import KeptDomains
 from rebalancer.planner.movable import Movable
-from rebalancer.planner.soft_spread import no_worse
+from rebalancer.planner.moved_ties import Ties, ties_of
+from rebalancer.planner.soft_spread import counted, no_worse, skews
 
 Lines = tuple[tuple[int, int], ...]
 """Requested amounts by line of the room book."""
@@ -47,11 +54,24 @@ class Unfit(Exception):
         self.cause = cause
 
 
+class Topology(NamedTuple):
+    """How pods are spread over the domains of a constraint."""
+
+    constraint: Spread
+    selector: Selector
+    counts: Ints
+    """By domain."""
+    domains: Flags
+    """Which of them count."""
+    ids: Ints
+    """The domain of each row."""
+
+
 _Question = Callable[Concatenate["Fitting", Movable, P], T]
 
 
 def _naming_the_pod(ask: _Question[P, T]) -> _Question[P, T]:
-    """Let whatever goes wrong in a question name the pod that was asked about."""
+    """Name the pod that was asked about in whatever goes wrong."""
 
     @wraps(ask)
     def asked(self: Fitting, m: Movable, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -75,10 +95,14 @@ class Fitting:
         self._rows: Ints = np.array([self._index.facts.row_of[n] for n in nodes], dtype=np.int64)
         self._nodes = nodes
         self._candidates: dict[Hashable, Candidate] = {}
+        self._candidate_of: dict[int, Candidate] = {}
         self._keys: dict[int, Hashable | None] = {}
         self._alike: dict[Hashable, Flags] = {}
+        self._alone: dict[Hashable, Flags] = {}
         self._welcome: dict[Hashable, Flags] = {}
         self._moves: dict[tuple[int, int], tuple[Change, ...]] = {}
+        self._ties: dict[tuple[int, int, int], Ties] = {}
+        self._skews: dict[int, tuple[int, ...]] = {}
         self._lines: dict[Resources, Lines] = {}
         self._room: tuple[Ints, Ints] | None = None
         self.reachable: dict[Hashable, bool] = {}
@@ -87,6 +111,12 @@ class Fitting:
 
     def candidate(self, m: Movable) -> Candidate:
         """Return the pod that will come after this one."""
+        found = self._candidate_of.get(m.number)
+        if found is None:
+            found = self._candidate_of[m.number] = self._shared_candidate(m)
+        return found
+
+    def _shared_candidate(self, m: Movable) -> Candidate:
         owner = m.group if not m.stateful else m.pod.uid
         key = (owner or m.pod.uid, id(m.pod.shape), id(m.pod.labels))
         if key not in self._candidates:
@@ -111,7 +141,7 @@ class Fitting:
         return found
 
     def room(self) -> tuple[Ints, Ints]:
-        """Return free amounts by (line, row) and free places, promises to waiting pods kept."""
+        """Return free amounts by (line, row) and free pod slots; nominated pods keep their room."""
         if self._room is None:
             self._room = self._measured()
         free, places = self._room
@@ -135,6 +165,18 @@ class Fitting:
         return self._key(m) is None
 
     @_naming_the_pod
+    def ties(self, m: Movable) -> Ties:
+        """Return what ties a pod and its replacement to others."""
+        candidate = self.candidate(m)
+        key = (id(candidate), id(m.pod.labels), id(m.pod.shape))
+        if key not in self._ties:
+            found = ties_of(candidate.shape, candidate.labels, m.pod.labels)
+            # Where its own anti-affinity differs from that of its replacement, both count.
+            before = ties_of(m.pod.shape, m.pod.labels)
+            self._ties[key] = found._replace(forbidden=found.forbidden | before.forbidden)
+        return self._ties[key]
+
+    @_naming_the_pod
     def kind(self, m: Movable) -> Hashable:
         """Return what all pods have in common for which the first answer is the same."""
         key = self._key(m)
@@ -151,6 +193,31 @@ class Fitting:
         return self._alike[key]
 
     @_naming_the_pod
+    def ever_possible(self, m: Movable) -> Flags:
+        """Return where the replacement could run if all other pods were elsewhere, room aside."""
+        shape = self.candidate(m).shape
+        key = _static_key(shape)
+        if key not in self._alone:
+            bare = msgspec.structs.replace(
+                shape,
+                requests=NOTHING,
+                affinity=(),
+                anti_affinity=(),
+                spread=(),
+                host_ports=(),
+                claims=(),
+                ephemeral_claims=(),
+                disks=(),
+            )
+            alone = msgspec.structs.replace(self.candidate(m), shape=bare, labels={})
+            self._alone[key] = self.world.mask(alone)[self._rows]
+        return self._alone[key]
+
+    def kept_domains(self) -> KeptDomains:
+        """Return who answers which pods cannot leave their domains."""
+        return KeptDomains(self.world, self._rows)
+
+    @_naming_the_pod
     def spreads_no_worse(self, m: Movable) -> Flags | None:
         """Return where no soft constraint is violated more than it is now."""
         if not any(not constraint.hard for constraint in self.candidate(m).shape.spread):
@@ -160,15 +227,48 @@ class Fitting:
     @_naming_the_pod
     def now(self, m: Movable, changes: tuple[Change, ...]) -> tuple[Flags, Flags | None]:
         """Return the same two answers after what the plan has changed so far."""
-        world = self.world.after(*changes, *departure(m))
+        world, later = self._worlds(m, changes)
         soft = any(not constraint.hard for constraint in self.candidate(m).shape.spread)
+        today = self._skews_today(m) if soft else ()
         question = world.ask(self._unburdened(m))
         fits = question.mask()[self._rows]
-        return fits, no_worse(question, int(self._rows[m.row]))[self._rows] if soft else None
+        home = int(self._rows[m.row])
+        unspoiled = no_worse(question, home, today)[self._rows] if soft else None
+        return fits if later is None else fits & self._ask(later, m), unspoiled
+
+    def _worlds(self, m: Movable, changes: tuple[Change, ...]) -> tuple[World, World | None]:
+        """Return the world in which the replacement looks for a node, and a later one.
+
+        Where the original leaves after that, the constraints of the user hold without it too:
+        the domain that it leaves may then have too few, or the replacement nothing to be near.
+        """
+        gone = departure(m)
+        world = self.world.after(*changes, *gone)
+        return world, None if gone else world.after(Terminate(m.pod.uid))
+
+    def _skews_today(self, m: Movable) -> tuple[int, ...]:
+        """Return how uneven the soft constraints of a pod are before the plan."""
+        key = id(self.candidate(m))
+        if key not in self._skews:
+            self._skews[key] = skews(self.world.ask(self._unburdened(m)))
+        return self._skews[key]
+
+    @_naming_the_pod
+    def topology(self, m: Movable, changes: tuple[Change, ...]) -> list[Topology]:
+        """Return how the pods that a pod's spread constraints count are spread after changes."""
+        candidate, found = self.candidate(m), []
+        question = self.world.after(*changes).ask(self._unburdened(m))
+        for constraint in candidate.shape.spread:
+            facts = question.seek().facts
+            counts, domains = counted(question, constraint)
+            selector = constraint_selector(constraint, candidate.labels)
+            ids = facts.column(constraint.topology_key).ids[self._rows]
+            found.append(Topology(constraint, selector, counts, domains, ids))
+        return found
 
     @_naming_the_pod
     def welcome(self, m: Movable) -> Flags:
-        """Return the rows without a taint that would rather not have the pod."""
+        """Return the rows without a PreferNoSchedule taint that the pod does not tolerate."""
         tolerations = self.candidate(m).shape.tolerations
         if tolerations not in self._welcome:
             leave = [t for t in tolerations if t.effect in ("", Effect.PREFER_NO_SCHEDULE)]
@@ -182,17 +282,22 @@ class Fitting:
         return self._welcome[tolerations]
 
     @_naming_the_pod
-    def words(self, m: Movable, row: int) -> str:
-        """Say why the replacement does not fit on a node as the cluster is now."""
-        world = self.world.after(*departure(m))
-        found = world.refusals(self.candidate(m), self._nodes[row])
+    def why_not(self, m: Movable, row: int) -> str:
+        """Return why the replacement does not fit on a node as the cluster is now."""
+        worlds = (world for world in self._worlds(m, ()) if world is not None)
+        asked = (world.rejections(self.candidate(m), self._nodes[row]) for world in worlds)
+        found = next((rejections for rejections in asked if rejections), ())
         return (
-            ", ".join(sorted({refusal.words for refusal in found})) or "no room left by this plan"
+            ", ".join(sorted({rejection.message for rejection in found}))
+            or "no room left by this plan"
         )
 
     def move(self, m: Movable, row: int) -> tuple[Change, ...]:
-        """Return what moving a pod changes; always the same objects, by which worlds are told
-        apart: going from one to another then costs only what differs."""
+        """Return what moving a pod changes.
+
+        Always the same objects, because worlds are compared by identity: going from one to
+        another then costs only what differs.
+        """
         found = self._moves.get((m.number, row))
         if found is None:
             pod = msgspec.structs.replace(self.candidate(m), uid=PodUid(f"after/{m.pod.uid}"))
@@ -232,26 +337,33 @@ class Fitting:
         shape = candidate.shape
         if _tied(shape) or self._minded(candidate):
             return None
-        return (
-            shape.tolerations,
-            shape.node_selector,
-            shape.required_nodes,
-            shape.features,
-            shape.inline_drivers,
-            shape.resource_claims,
-        )
+        return _static_key(shape)
 
     def _minded(self, candidate: Candidate) -> bool:
         """Tell whether some running pod's anti-affinity is about this one."""
         namespace = self.world.snapshot.namespaces.get(candidate.namespace)
         labels = namespace.labels if namespace is not None else {}
-        # Wherever the plan has brought the index: moving a pod does not change its terms.
-        about = self._index.grudges.about(candidate.namespace, candidate.labels, labels)
+        # The index may stand at any point of the plan: moving a pod does not change its terms.
+        about = self._index.anti_affinity_terms.about(candidate.namespace, candidate.labels, labels)
         return next(about, None) is not None
+
+
+def _static_key(shape: PodShape) -> Hashable:
+    """Return what decides where a pod may run, other pods aside."""
+    return (
+        shape.tolerations,
+        shape.node_selector,
+        shape.required_nodes,
+        shape.features,
+        shape.inline_drivers,
+        shape.resource_claims,
+    )
 
 
 def departure(m: Movable) -> tuple[Change, ...]:
     """Return what has happened to a pod when its replacement looks for a node."""
+    if m.surges:
+        return ()
     if m.stateful:
         return (Leave(m.pod.uid),)
     return (Terminate(m.pod.uid),) if m.group is not None else ()

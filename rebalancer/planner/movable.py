@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A pod that may be moved: what it weighs, and what moving it costs its users."""
 
 from __future__ import annotations
@@ -7,17 +8,18 @@ from typing import Final
 
 import msgspec
 
+from common.api.contract import DELETION_COST
+from common.cache.snapshot import NodeView
 from common.cluster.records import ControllerId, PodRecord
-from common.cluster.snapshot import NodeView
-from common.contract import DELETION_COST
 from rebalancer.planner.instance import Floats
+from rebalancer.planner.resources import amounts
 
 Cost = tuple[float, float, float, float, float, float]
 """Smaller is better: priority, whether it stays within its request, what a restart takes,
 deletion cost, preferred affinity that is lost, and when it was moved last.
 
-What a tenant can write on its own pods comes after what they use: a high deletion cost must
-not send the pods of others, which keep to their requests, in place of one's own.
+What tenants can set on their own pods comes after what the pods use: a high deletion cost must
+not cause pods of other tenants, which keep to their requests, to be evicted instead.
 """
 
 WITHIN: Final = 1.01
@@ -32,7 +34,7 @@ class Movable(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """A pod that no gate refuses to move."""
 
     number: int
-    """Its place among all that were looked at."""
+    """Its place among all pods that were judged."""
     pod: PodRecord
     row: int
     """The node that it is on."""
@@ -42,15 +44,21 @@ class Movable(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     maintenance: bool
     """Its node is to be emptied."""
     cost: Cost
+    group: ControllerId | None
+    """The controller whose replica it is; None for a bare pod."""
+    surges: bool = False
+    """Its replacement is Ready before it leaves."""
 
     @property
-    def group(self) -> ControllerId | None:
-        """Whose replica it is; a bare pod is nobody's."""
-        return self.pod.controller_id
+    def priority(self) -> int:
+        return self.pod.shape.priority
 
     @property
     def turn(self) -> tuple[float, float]:
-        """Who pays: lower priority goes first, then what uses more than it asked for."""
+        """The order in which pods are preferred for eviction.
+
+        Lower priority goes first, then what uses more than it requests.
+        """
         return self.cost[0], self.cost[1]
 
     @property
@@ -59,12 +67,12 @@ class Movable(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
 
 def keeps_to_its_request(pod: PodRecord, load: Floats, axes: Iterable[int]) -> bool:
-    """Tell whether a pod uses no more than it asked for of these resources.
+    """Tell whether a pod uses no more than it requests of these resources.
 
-    A pod that asked for nothing uses more than that; the kubelet ranks by the same question
+    A pod without requests uses more than that; the kubelet ranks by the same question
     (exceedMemoryRequests in pkg/kubelet/eviction/helpers.go).
     """
-    asked = (pod.requests.cpu_milli, pod.requests.mem_bytes)
+    asked = amounts(pod.requests)
     return all(float(load[axis]) <= WITHIN * asked[axis] for axis in axes)
 
 

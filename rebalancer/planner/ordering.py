@@ -1,9 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
 """In which order the moves can be made, and which of them wait for others.
 
-Nobody knows how long an eviction takes, and several run at once. So a pod that leaves counts
-as still there, with its load and its requests, for every later move but those that name it
+An eviction takes an unknown time, and several run at once. So a pod that leaves counts as
+still there, with its load and its requests, for every later move except those that name it
 in `needs` and wait until it is gone. What holds in this order then holds whichever of the
-moves have been carried out, as long as nobody overtakes what it waits for. Each step is
+moves have been carried out, as long as no move overtakes what it waits for. Each step is
 checked against every constraint once more: what cannot be ordered is left out.
 """
 
@@ -17,12 +18,13 @@ import numpy as np
 
 from rebalancer.planner.draft import Draft
 from rebalancer.planner.instance import Flags, Floats
-from rebalancer.planner.levels import smallest
 from rebalancer.planner.movable import Movable
+from rebalancer.planner.pool_levels import smallest
 from rebalancer.planner.problem import Problem
+from rebalancer.planner.resources import highest
 
 SETTLING: Final = 4
-"""Times that chains are arranged once more."""
+"""How many times chains are arranged again."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,6 +43,8 @@ class Order:
 
     steps: list[Step] = field(default_factory=list)
     left_out: list[Movable] = field(default_factory=list)
+    opened: list[tuple[Movable, Movable]] = field(default_factory=list)
+    """Moves onto a node that is too full until another pod has left it, with that one."""
 
 
 def arrange(
@@ -48,33 +52,53 @@ def arrange(
     moves: Mapping[Movable, int],
     last_resort: Collection[Movable] = (),
     preferred: Sequence[Movable] = (),
+    openers: Collection[Movable] = (),
 ) -> Order:
     """Order moves such that every step is allowed when it comes.
 
-    The worst source comes first unless another order is preferred. The draft is a fresh one
-    and is used up.
+    The worst source comes first unless another order is preferred. Where all that is left waits
+    for each other, one of them goes first, within the transient ceiling; the openers need not
+    wait for that. The draft is a fresh one and is used up.
     """
     problem = draft.problem
     table = _Table(problem, draft, last_resort)
     waiting = list(preferred) or sorted(moves, key=lambda m: _urgency(problem, m))
     order = Order()
     while waiting:
-        blocked = []
-        for m in waiting:
+        blocked: list[Movable] = []
+        for number, m in enumerate(waiting):
             step = table.step(m, moves[m])
+            if step is None and m in openers:
+                step = _opened(table, m, moves, [*blocked, *waiting[number + 1 :]], order)
             if step is None:
                 blocked.append(m)
             else:
                 order.steps.append(step)
         if len(blocked) == len(waiting):
-            order.left_out = blocked
-            break
+            tried = (_opened(table, m, moves, blocked, order) for m in blocked)
+            first = next((step for step in tried if step is not None), None)
+            if first is None:
+                order.left_out = blocked
+                break
+            order.steps.append(first)
+            blocked.remove(first.m)
         waiting = blocked
     return order
 
 
+def _opened(
+    table: _Table, m: Movable, moves: Mapping[Movable, int], later: Sequence[Movable], order: Order
+) -> Step | None:
+    """Begin an exchange or a cycle: the pod goes where others leave later."""
+    leaving = [q for q in later if q.row == moves[m] and q is not m]
+    step = table.begin(m, moves[m]) if leaving else None
+    if step is not None:
+        order.opened += [(m, q) for q in leaving]
+    return step
+
+
 class _Table:
-    """The draft with everybody who left still in it."""
+    """The draft in which pods that left still count where they were."""
 
     def __init__(self, problem: Problem, draft: Draft, last_resort: Collection[Movable]) -> None:
         self._problem = problem
@@ -84,7 +108,7 @@ class _Table:
         self._left: dict[int, list[Movable]] = {}
 
     def step(self, m: Movable, row: int) -> Step | None:
-        """Make a move if it is allowed now; say whom it waits for."""
+        """Make a move if it is allowed now; return it with the pods that it waits for."""
         mask = self._draft.targets(m, last_resort=m in self._last_resort)
         needs: tuple[Movable, ...] = ()
         if not mask[row] and not self._under_way(m)[row]:
@@ -96,6 +120,13 @@ class _Table:
         self._make(m, row)
         return Step(m, row, needs, alternatives)
 
+    def begin(self, m: Movable, row: int) -> Step | None:
+        """Make the first half of an exchange, if the transient ceiling allows it."""
+        if not self._draft.in_exchange(m)[row]:
+            return None
+        self._make(m, row)
+        return Step(m, row, (), ())
+
     def _make(self, m: Movable, row: int) -> None:
         self._draft.put(m, row)
         self._hold(m, +1)
@@ -106,7 +137,7 @@ class _Table:
         return self._draft.targets(m, last_resort=m in self._last_resort, under_way=True)
 
     def _needed(self, m: Movable, row: int) -> tuple[Movable, ...] | None:
-        """Return few pods, the largest first, that must be gone; none if all are too few."""
+        """Return as few pods as possible that must be gone first; None if even all are too few."""
         left = sorted(self._left.get(row, ()), key=lambda q: (-q.load.max(), q.number))
         gone = self._draft.gone
         allowed = False
@@ -134,18 +165,14 @@ class _Table:
 
     def _hold(self, m: Movable, sign: int) -> None:
         """Keep what a moved pod holds where it was, or let it go after all."""
-        draft = self._draft
-        draft.load[m.row] += sign * m.load
-        draft.places[m.row] -= sign
-        for line, amount in draft.fitting.held(m):
-            draft.free[line, m.row] -= sign * amount
+        self._draft.hold(m.row, m.load, self._draft.fitting.held(m), sign)
 
     def _next_best(self, m: Movable, row: int, mask: Flags) -> tuple[int, ...]:
         """Return the next best targets, the least loaded first."""
         rows = np.flatnonzero(mask)
         rows = rows[rows != row]
-        level = np.maximum(*self._draft.joined(m).T)[rows]
-        best = smallest(level, level, self._problem.demand.settings.alternatives)
+        level = highest(self._draft.joined(m))[rows]
+        best = smallest(level, level, self._problem.demand.effort.alternatives)
         return tuple(int(r) for r in rows[best])
 
 
@@ -179,26 +206,28 @@ def settle(
     last_resort: Collection[Movable] = (),
     together: Collection[tuple[Movable, Movable]] = (),
 ) -> tuple[list[list[Step]], list[Movable]]:
-    """Return chains that hold in the order in which they stand, and who is left out.
+    """Return chains that hold in their order, and the pods that are left out.
 
     Moves that belong together stand together, so some come sooner than they were arranged.
     They are arranged once more in the new order, which may join chains, until it stays.
     """
     order = arrange(fresh(), moves, last_resort)
-    found, left_out = chains(order.steps, together), order.left_out
+    found, left_out = chains(order.steps, (*together, *order.opened)), order.left_out
     for _ in range(SETTLING):
         listed = [step.m for chain in found for step in chain]
         if listed == [step.m for step in order.steps]:
             break
-        order = arrange(fresh(), {m: moves[m] for m in listed}, last_resort, listed)
-        found, left_out = chains(order.steps, together), [*left_out, *order.left_out]
+        openers = {m for m, _ in order.opened}
+        order = arrange(fresh(), {m: moves[m] for m in listed}, last_resort, listed, openers)
+        pairs = (*together, *order.opened)
+        found, left_out = chains(order.steps, pairs), [*left_out, *order.left_out]
     return found, left_out
 
 
 def _urgency(problem: Problem, m: Movable) -> tuple[bool, float, float, tuple[float, float], int]:
     """Sort by source, those to be emptied first, then the most loaded; large pods first.
 
-    Of equally large ones, those that use more than they asked for.
+    Of equally large ones, those that use more than they request.
     """
     level: Floats = 100.0 * problem.load[m.row] / problem.capacity[m.row]
     share = 100.0 * m.load / problem.capacity[m.row]

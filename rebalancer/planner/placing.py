@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where a pod goes: the best node of those that every constraint allows.
 
 If no node has room, room is made: a pod that the plan brings to some node goes to another
@@ -7,6 +8,7 @@ one instead, which costs nothing, or a pod that lives there moves on, which cost
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Final
 
 import numpy as np
@@ -15,22 +17,23 @@ from rebalancer.goals import MARGIN
 from rebalancer.planner.draft import Draft
 from rebalancer.planner.instance import Flags, Floats, Ints
 from rebalancer.planner.movable import Movable
+from rebalancer.planner.resources import highest, lowest, some
 
 NEAREST: Final = (16, 6, 4)
-"""Nodes where room is made, those that lack least first; fewer for who is in the way."""
+"""Nodes where room is made, those that lack least first; fewer for pods that are in the way."""
 DEPTH: Final = 3
 """How many pods in a row make room for each other."""
 GUESTS: Final = (12, 6, 4)
 """Pods of such a node that are tried elsewhere, likewise."""
 PATIENCE: Final = 2_000
-"""Evaluations in a row that may be spent on making room in vain."""
+"""Evaluations in a row that may be spent on making room without success."""
 PER_NODE: Final = 100
 """The same for each node, which is less in a very small cluster."""
 PAIRS: Final = 1_000_000
 """The same in pairs of pod and node, which is less in a large cluster."""
 
 Gain = Callable[[Draft, Movable], Flags]
-"""The rows where a move for load would be worth its while."""
+"""The rows where a move for load would gain enough."""
 
 
 class Placing:
@@ -41,6 +44,8 @@ class Placing:
         self.problem = draft.problem
         self._tight = tight
         self._gain = gain
+        self.helping = inf
+        """The highest priority of pods that may make room."""
         self._busy: set[Movable] = set()
         nodes = max(1, len(self.problem.nodes))
         self._patience = min(PATIENCE, PER_NODE * nodes, PAIRS // nodes)
@@ -74,19 +79,19 @@ class Placing:
         mask = self._allowed(m, last_resort=last_resort, without=without)
         if self._gain is not None and not (m.maintenance or makes_room):
             mask &= self._gain(self.draft, m)
-        row = self._pick(m, np.flatnonzero(mask))
+        row = self._pick(m, mask.nonzero()[0])
         if row is None or not self._doubtful(m):
             return row
         # What moved meanwhile may matter to a pod with ties: ask again, and now for certain.
         self.draft.exact = True
         mask = mask & self._allowed(m, last_resort=last_resort, without=without)
         self.draft.exact = False
-        return self._pick(m, np.flatnonzero(mask))
+        return self._pick(m, mask.nonzero()[0])
 
     @property
     def can_make_room(self) -> bool:
         """Tell whether it makes sense to try."""
-        return self.draft.effort.left > 0 and self._luck > 0 and self._any_room()
+        return self.draft.evaluations.left > 0 and self._luck > 0 and self._any_room()
 
     def conceivable(self, pods: Sequence[Movable], depth: int = DEPTH) -> list[Movable]:
         """Return the pods for which so many others in a row could make room.
@@ -102,21 +107,61 @@ class Placing:
     def make_room(self, m: Movable, *, evictions: int) -> bool:
         """Put a pod on a node that has no room, by sending pods elsewhere from there.
 
-        Whoever is in the way finds room, or room is made for it in turn.
+        A pod that is in the way goes to a node with room, or room is made for it in turn.
         """
         if not self.can_make_room:
             return False
         if not self.conceivable([m]):
             return False
-        spent = self.draft.effort.spent
+        spent = self.draft.evaluations.spent
         self._until = spent + self._luck
         made = any(self._make_room(m, evictions, depth, 0) for depth in range(1, DEPTH + 1))
-        self._luck = self._patience if made else self._luck - (self.draft.effort.spent - spent)
+        self._luck = self._patience if made else self._luck - (self.draft.evaluations.spent - spent)
         return made
 
+    def make_way(self, m: Movable) -> bool:
+        """Put a pod on a node where another pod keeps it out, by moving that one first.
+
+        So it is with required anti-affinity: the node may have room, and a sibling.
+        """
+        draft = self.draft
+        if not draft.fitting.has_ties(m) or not self.can_make_room:
+            return False
+        rows = draft.targets(m, company_aside=True).nonzero()[0]
+        after = draft.joined(m).max(axis=1)[rows]
+        nearest = rows[np.argsort(after, kind="stable")][: NEAREST[1]]
+        return any(self._make_way_on(int(row), m) for row in nearest)
+
+    def lodgers(self, row: int) -> list[Movable]:
+        """Return the pods of a node that may make room for others."""
+        pods, moved = self.problem.movables(row), self.draft.moves
+        return [q for q in pods if q not in moved and q.priority <= self.helping]
+
+    def _make_way_on(self, row: int, m: Movable) -> bool:
+        draft = self.draft
+        there = self.lodgers(row)
+        for q in sorted(there, key=lambda q: (q.group != m.group, q.number))[: GUESTS[0]]:
+            if not draft.possible_without(m, q)[row]:
+                continue
+            before = dict(draft.moves)
+            if self.place(q, makes_room=True, without=row) and self._allowed_without(m, row, q):
+                draft.put(m, row)
+                return True
+            draft.back_to(before)
+        return False
+
+    def _allowed_without(self, m: Movable, row: int, gone: Movable) -> bool:
+        draft = self.draft
+        draft.exact = True
+        draft.gone.add(gone)
+        allowed = bool(draft.targets(m, under_way=True)[row])
+        draft.gone.discard(gone)
+        draft.exact = False
+        return allowed
+
     def _make_room(self, m: Movable, evictions: int, depth: int, level: int) -> bool:
-        effort = self.draft.effort
-        if level >= depth or effort.spent >= self._until or effort.left <= 0:
+        evaluations = self.draft.evaluations
+        if level >= depth or evaluations.spent >= self._until or evaluations.left <= 0:
             return False
         if not self.conceivable([m], depth - level):
             return False
@@ -134,8 +179,7 @@ class Placing:
             return True
         if not evictions or self.problem.empty[row]:
             return False
-        lodgers = [q for q in self.problem.movables(row) if q not in self.draft.moves]
-        others = self._enough(lodgers, m, row, last=last)[:wanted]
+        others = self._enough(self.lodgers(row), m, row, last=last)[:wanted]
         return any(self._evict(q, row, m, evictions - 1, depth, level) for q in others)
 
     def _send_on(
@@ -178,25 +222,25 @@ class Placing:
     def _pick(self, m: Movable, rows: Ints) -> int | None:
         if not rows.size:
             return None
-        # Room that somebody has to leave first is the second choice: the move would wait.
+        # Room that another pod has to leave first is the second choice: the move would wait.
         at_once = rows[self.draft.left[rows] == 0]
         rows = at_once if at_once.size else rows
         after = self.draft.joined(m)
         if self._tight:
-            left = np.minimum(*(self.problem.ceiling - after).T)[rows]
+            left = lowest(self.problem.ceiling - after)[rows]
             return int(rows[np.lexsort((left, left < MARGIN))[0]])
-        return int(rows[np.argmin(np.maximum(*after.T)[rows])])
+        return int(rows[np.argmin(highest(after)[rows])])
 
     def _doubtful(self, m: Movable) -> bool:
         return bool(self.draft.moves) and self.draft.fitting.has_ties(m)
 
     def _any_room(self) -> bool:
         free = self.problem.limit - self.draft.load > 0
-        return bool((free[:, 0] & free[:, 1] & self.problem.houses).any())
+        return some(free[:, 0] & free[:, 1] & self.problem.houses)
 
     def _nearest(self, m: Movable) -> Ints:
         """Return the rows where only room is missing, those that lack least first."""
-        rows = np.flatnonzero(self.draft.targets(m, room_aside=True))
+        rows = self.draft.targets(m, room_aside=True).nonzero()[0]
         lack = self._lack(rows, m).max(axis=1)
         return rows[np.argsort(lack, kind="stable")][: NEAREST[0]]
 

@@ -1,13 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
 """The plan: a value that can be printed, stored and compared."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from typing import Final
+
 import msgspec
 
+from common.api.migrations import Purpose
 from common.cluster.records import NodeName, PodUid
-from common.config import Strategy
+from common.config import PriorityPolicy, Strategy
 from common.usage import MEASURED, SourceChoice
-from rebalancer.reasons import Refusal
+from rebalancer.refusals import Refusal
 
 
 class Level(msgspec.Struct, frozen=True, gc=False):
@@ -24,15 +29,15 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
     """namespace/name"""
     uid: PodUid
     owner: str
-    """What a person would name: `Deployment shop/web`; empty for a bare pod."""
+    """What users call the workload: `Deployment shop/web`; empty for a bare pod."""
     source: NodeName
     target: NodeName
     alternatives: tuple[NodeName, ...]
     """Next best targets, best first."""
     strategy: Strategy
     reason: str
-    """CamelCase code of why: `AboveCeiling`, `Spread`, `Maintenance`, `MakesRoom`."""
-    words: str
+    """A `MoveReason`."""
+    message: str
     chain: int
     """Moves with one number belong together: all of them or none."""
     needs: tuple[PodUid, ...] = ()
@@ -42,6 +47,27 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
     this_cycle: bool
     deferred_by: str = ""
     """Which limit puts it off; empty for this cycle's moves."""
+    surge: bool = False
+    """The replacement is Ready before the pod leaves: its workload gets one more replica."""
+    relieves: bool = False
+    """The whole plan brings the source under its ceiling: then no move has to gain by itself."""
+
+    @property
+    def purpose(self) -> Purpose:
+        """Return what the pod is moved for."""
+        return Purpose.of(self.strategy, self.reason)
+
+
+Chain = tuple[Move, ...]
+"""Moves that belong together: all of them are carried out, or none."""
+Objection = Callable[[Move, NodeName], Refusal | None]
+"""Returns why a move may not go to a node now, however much it would gain."""
+
+
+def chain_purpose(chain: Iterable[Move]) -> Purpose:
+    """Return what a chain is for: one move that drains a node frees all from limits for load."""
+    drains = any(move.purpose is Purpose.MAINTENANCE for move in chain)
+    return Purpose.MAINTENANCE if drains else Purpose.LOAD
 
 
 class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,14 +80,16 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
     """`source`, `target`, `both` or empty."""
     source_refusals: tuple[Refusal, ...] = ()
     target_refusals: tuple[Refusal, ...] = ()
+    state: tuple[Refusal, ...] = ()
+    """What else is known of it and closes nothing to it, such as a resize that waits."""
     unknown: str = ""
 
 
 class Unmet(msgspec.Struct, frozen=True, kw_only=True):
-    """A goal that this plan does not meet, and the smallest reason."""
+    """A goal that this plan does not meet, and the shortest reason."""
 
     goal: str
-    """`AtMost n7 cpu 80 %`"""
+    """`n7 below 80 % CPU`"""
     strategy: Strategy
     why: Refusal
 
@@ -77,7 +105,7 @@ class OptOut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod on a node that had to give, and why it stays."""
+    """A pod that stays, and why."""
 
     pod: str
     uid: PodUid
@@ -85,32 +113,51 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
     reasons: tuple[Refusal, ...]
 
 
+class Staying(msgspec.Struct, frozen=True, kw_only=True):
+    """How many pods stay for one reason."""
+
+    reason: str
+    pods: int
+
+
 class Bound(msgspec.Struct, frozen=True, kw_only=True):
-    """How few evictions could do, and how that is known."""
+    """The fewest evictions that could be enough, and how that is known."""
 
     evictions: int
     proof: str
-    """`ceilings`, `spread`, `empty`, `exact` or `none`: which certificate gave the number."""
-    words: str
+    """`ceilings`, `spread`, `empty` or `none`: which certificate gave the number."""
+    message: str
+
+
+NO_BOUND: Final = Bound(evictions=0, proof="none", message="no goal requires that a pod moves")
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be done, and everything that a person may ask about it."""
+    """What is to be done, and everything that a reader may ask about it."""
 
     plan_id: str
     fingerprint: str
-    """Of the snapshot and the settings: equal fingerprints give equal plans."""
+    """Of the snapshot and the configuration: equal fingerprints give equal plans."""
     strategies: tuple[Strategy, ...]
     goals: tuple[str, ...]
     moves: tuple[Move, ...]
     lower_bound: Bound
+    """For the goals that the plan meets; the only one that its evictions may be compared with."""
     nodes: tuple[NodePlan, ...]
     unmet: tuple[Unmet, ...]
     refused: tuple[Refused, ...]
+    """Of nodes that had to give; with `--all` of all nodes."""
+    staying: tuple[Staying, ...] = ()
+    """All pods that stay, counted by their first reason."""
     source: SourceChoice = MEASURED
     """Where the load in it comes from."""
     opt_outs: tuple[OptOut, ...] = ()
-    """Who keeps goals from being met by having asked not to be moved."""
+    """Pods that keep goals from being met by having opted out."""
     notes: tuple[str, ...] = ()
     """What else a reader should know: resting, waiting for observations, no extender."""
     evaluations: int = 0
+    lower_bound_all: Bound = NO_BOUND
+    """For all goals that are stated, as far as some plan could meet them."""
+    priority_policy: PriorityPolicy = PriorityPolicy.LOW_FIRST
+    fewest_evictions: int | None = None
+    """What `priorityPolicy: FewestEvictions` would need for these goals; None if not known."""

@@ -1,53 +1,97 @@
-"""What is to be planned, in numbers: nodes as rows, pods when somebody asks for them.
+# SPDX-License-Identifier: Apache-2.0
+"""What is to be planned, in numbers: nodes as rows, pods on demand.
 
-Rows follow the sorted names of the nodes, and the pods of a node are looked at by uid, so
-that nothing depends on the order of a map. A pod is judged once, when its node first has
-to give; most pods of a large cluster are never looked at.
+Rows follow the sorted names of the nodes, and the pods of a node are judged in the order of
+their uids, so that nothing depends on the order of a map. A pod is judged once, when its node
+first has to give; most pods of a large cluster are never judged.
 
-Pairs of all nodes lie in memory resource by resource: nearly every question to all nodes is
-about one resource after the other, and is answered several times faster that way.
+Arrays of [node, resource] are laid out in memory resource by resource (Fortran order): nearly
+every question to all nodes is about one resource after the other, and is answered several
+times faster that way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from common.api.contract import Unknown
+from common.api.migrations import Purpose
+from common.cache.snapshot import NodeView
 from common.cluster.records import NodeName, PodRecord, PodUid
-from common.cluster.snapshot import NodeView
-from rebalancer.evictability import Budgets, Purpose, lineage_of, past_of
-from rebalancer.goals import MARGIN, PRECISION, AtMost, Ceiling, Dimension, Empty, Spread
-from rebalancer.planner.instance import CPU, MEMORY, Flags, Floats, Instance, Ints
+from common.config import PriorityPolicy
+from common.load import Load, NodeLoad, requested_load
+from rebalancer.evictability import Budgets, lineage_of, move_history
+from rebalancer.goals import MARGIN, PRECISION, AtMost, Ceiling, Dimension, Empty, Goal, Spread
+from rebalancer.planner.fingerprint import Fingerprints
+from rebalancer.planner.instance import Flags, Floats, Instance, Ints
 from rebalancer.planner.movable import Movable, disruption, keeps_to_its_request
-from rebalancer.planner.settings import PlannerSettings
-from rebalancer.reasons import Refusal, unjudgeable
+from rebalancer.planner.priorities import Priorities
+from rebalancer.planner.program import Solve
+from rebalancer.planner.resources import (
+    ALL_AXES,
+    AXES,
+    Amounts,
+    amounts,
+    ceilings,
+    rows_of_amounts,
+)
+from rebalancer.projection import on_their_way
+from rebalancer.refusals import Refusal, unjudgeable
 
 if TYPE_CHECKING:
-    from rebalancer.strategies import Assessment, Look
+    from rebalancer.strategies import Assessment, ClusterView
 
 Judge = Callable[[PodRecord, Purpose], tuple[Refusal, ...]]
+Surges = Callable[[PodRecord, Purpose], bool]
+
+
+def _never(_: PodRecord, __: Purpose) -> bool:
+    return False
+
 
 TOLERANCE: Final = 1e-7
 """Points by which sums of loads may be off and still count as equal."""
 
-AXES: Final = {Dimension.CPU: CPU, Dimension.MEMORY: MEMORY}
-
 LISTED: Final = 40_000
-"""Beyond so many pods, only those that were looked at are listed in an instance."""
+"""In larger clusters, only pods that were judged are listed in an instance."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchEffort:
+    """How hard the planner tries; counted, not timed, so that equal demands give equal plans."""
+
+    evaluations: int = 20_000
+    """How many times a pod may be judged against all nodes.
+
+    Calibrated to five seconds for 5,000 nodes and 150,000 pods on two cores.
+    """
+    alternatives: int = 5
+    """Next best targets that a move names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Demand:
     """Everything that a plan is made of."""
 
-    look: Look
+    cluster: ClusterView
     assessment: Assessment
     judge: Judge
     budgets: Budgets
-    settings: PlannerSettings
+    surges: Surges = _never
+    """Tells whether a pod moves by surge."""
+    effort: SearchEffort = SearchEffort()
+    all_pods: bool = False
+    """Explain the pods of nodes that need not give too, one by one."""
+    solve: Solve | None = None
+    """The exact solver, where there is one."""
+    fingerprints: Fingerprints = field(default_factory=Fingerprints)
+    """What remembers the pods of earlier demands."""
 
 
 class _Pool(NamedTuple):
@@ -58,27 +102,52 @@ class _Pool(NamedTuple):
     inside: Flags
 
 
+class _Others(NamedTuple):
+    """The pods of a node that were not judged."""
+
+    uids: tuple[PodUid, ...]
+    rows: Ints
+    loads: Floats
+    priorities: Ints
+
+    def up_to(self, most: float) -> _Others:
+        """Return those of this priority or a lower one."""
+        low = self.priorities <= most
+        if low.all():
+            return self
+        uids = tuple(uid for uid, fine in zip(self.uids, low.tolist(), strict=True) if fine)
+        return _Others(uids, self.rows[low], self.loads[low], self.priorities[low])
+
+
 class Problem:
     """The nodes by row, the goals, and the pods that may be moved."""
 
-    def __init__(self, demand: Demand) -> None:
-        look, parts = demand.look, demand.assessment.participation
+    def __init__(
+        self,
+        demand: Demand,
+        policy: PriorityPolicy | None = None,
+        kept: Mapping[NodeName, float] = MappingProxyType({}),
+    ) -> None:
+        cluster, parts = demand.cluster, demand.assessment.participation
         self.demand = demand
-        self.snapshot = look.snapshot
-        self._past = past_of(look.snapshot.migrations.values())
+        self.snapshot = cluster.snapshot
+        self._past = move_history(cluster.snapshot.migrations.values())
         self.goals = tuple(demand.assessment.goals)
         self.emptied = tuple(goal for goal in self.goals if isinstance(goal, Empty))
         self.spreads = tuple(goal for goal in self.goals if isinstance(goal, Spread))
-        self.nodes: tuple[NodeName, ...] = tuple(sorted(look.snapshot.nodes))
+        self.nodes: tuple[NodeName, ...] = tuple(sorted(cluster.snapshot.nodes))
         self.row_of = {name: row for row, name in enumerate(self.nodes)}
-        offered = [look.snapshot.nodes[name].node.allocatable for name in self.nodes]
-        self.capacity = _columns([(max(o.cpu_milli, 1), max(o.mem_bytes, 1)) for o in offered])
-        believed = [look.load.nodes[name] for name in self.nodes]
-        self.now = _columns([(b.cpu_milli, b.mem_bytes) for b in believed])
+        self.all_rows: Flags = np.ones(len(self.nodes), dtype=np.bool_)
+        """[N] to copy, which is cheaper than to make it."""
+        offered = [cluster.snapshot.nodes[name].node.allocatable for name in self.nodes]
+        self.capacity = _columns([[max(amount, 1) for amount in amounts(each)] for each in offered])
+        inbound = _requests_on_their_way(cluster)
+        believed = [_believed(cluster, name, inbound) for name in self.nodes]
+        self.now = _columns([amounts(each) for each in believed])
         settled = [b.settled for b in believed]
-        self.load = _columns([(s.cpu_milli, s.mem_bytes) for s in settled])
-        """[N, 2] what goals are judged by: terminating pods have left."""
-        self.ceiling = _columns([_ceiling(parts.ceilings.get(name)) for name in self.nodes])
+        self.load = _columns([amounts(each) for each in settled])
+        """[N, R] what goals are judged by: terminating pods have left."""
+        self.ceiling = _columns([_ceiling_of(demand, name) for name in self.nodes])
         self.empty = self._flags(goal.node for goal in self.emptied)
         above = (goal for goal in self.goals if isinstance(goal, AtMost))
         self.hot = tuple(goal for goal in above if not self.empty[self.row_of[goal.node]])
@@ -88,7 +157,7 @@ class Problem:
         self.shelters = ~self._flags(parts.refuges_refused) & ~self.empty
         self.last_resorts = self._flags(parts.last_resorts)
         self.houses = self.takes | self.shelters
-        """[N] takes some pod or other."""
+        """[N] takes pods for load or from nodes that are emptied."""
         self._own_goals: dict[NodeName, AtMost | Empty] = {g.node: g for g in self.hot}
         self._own_goals.update({goal.node: goal for goal in self.emptied})
         self._lower_ceilings()
@@ -96,8 +165,10 @@ class Problem:
         self.slack = TOLERANCE * self.capacity
         self.roof = self.limit + self.slack - (self.now - self.load)
         """What a node may use at most with a pod more; terminating pods still use theirs."""
+        self.transient_roof = self._transient_roof()
+        """The same while pods are exchanged."""
         self.highest_ceiling = float(self.ceiling.max(initial=0.0))
-        self.enough = self.limit + PRECISION / 100.0 * self.capacity
+        self.enough = self._enough()
         """What a node may use at most that had to come under its ceiling."""
         self.aim = self.limit - MARGIN / 100.0 * self.capacity
         """The same with some distance, which plans keep where it costs nothing."""
@@ -107,20 +178,33 @@ class Problem:
         self._pools: dict[int, _Pool] = {}
         self.refused: dict[PodUid, tuple[Refusal, ...]] = {}
         self._at: dict[int, tuple[Movable, ...]] = {}
+        self._searched: dict[int, tuple[Movable, ...]] = {}
         self._loads: dict[int, Floats] = {}
+        self._others: dict[int, _Others] = {}
+        chosen = cluster.config.priority_policy if policy is None else policy
+        self.priorities = Priorities(self, chosen, kept)
 
     def movables(self, row: int) -> tuple[Movable, ...]:
-        """Return the pods of a node that may be moved, by uid; they are judged only once."""
+        """Return the pods of a node that a plan may move, by uid."""
+        if row not in self._searched:
+            most, left_out = self.priorities.leaving(row), self._given_up.get(row, ())
+            self._searched[row] = tuple(
+                m for m in self.judged(row) if m.priority <= most and m not in left_out
+            )
+        return self._searched[row]
+
+    def judged(self, row: int) -> tuple[Movable, ...]:
+        """Return the pods of a node that no gate refuses, by uid; they are judged only once."""
         if row not in self._at:
             self._at[row] = self._judged(row) if self.gives[row] else ()
         return self._at[row]
 
     def loads(self, row: int) -> Floats:
-        """[P, 2] what the pods of a node that may be moved use, in their order."""
+        """[P, R] what the pods of a node that may be moved use, in their order."""
         pods = self.movables(row)
         found = self._loads.get(row)
-        if found is None or len(found) != len(pods):
-            found = self._loads[row] = np.array([m.load for m in pods]).reshape(len(pods), 2)
+        if found is None:
+            found = self._loads[row] = rows_of_amounts([m.load for m in pods])
         return found
 
     def rows(self, goal: Spread) -> Ints:
@@ -132,7 +216,7 @@ class Problem:
         return self._pool(goal).inside
 
     def _pool(self, goal: Spread) -> _Pool:
-        # Thousands of names are slow to hash; who keeps them keeps their id.
+        # Thousands of names are slow to hash; the pool keeps them, so their id stays theirs.
         found = self._pools.get(id(goal.nodes))
         if found is None:
             known = [self.row_of[name] for name in goal.nodes if name in self.row_of]
@@ -143,45 +227,57 @@ class Problem:
         return found
 
     def give_up(self, pods: Iterable[Movable]) -> None:
-        """Take pods for immovable: moving them was tried and led nowhere."""
+        """Treat pods as immovable: moving them was tried without success."""
         for m in pods:
-            self._at[m.row] = tuple(other for other in self._at[m.row] if other is not m)
             self._given_up.setdefault(m.row, []).append(m)
+            self._searched.pop(m.row, None)
+            self._loads.pop(m.row, None)
 
-    def allowed_to_go(self, row: int) -> tuple[Movable, ...]:
-        """Return the pods of a node that no gate refuses, those that were given up too."""
-        return (*self.movables(row), *self._given_up.get(row, ()))
-
-    def looked_at(self) -> list[int]:
-        """Return the rows whose pods were judged."""
-        return sorted(self._at)
+    def start_over(self) -> None:
+        """Search again with all pods that priorities allow to leave."""
+        self._given_up.clear()
+        self._searched.clear()
+        self._loads.clear()
 
     def percent(self, load: Floats) -> Floats:
-        """[N, 2] utilisation with these loads."""
+        """[N, R] utilization with these loads."""
         return 100.0 * load / self.capacity
+
+    def gap(self, goal: Spread, load: Floats) -> float:
+        """Return how far apart the nodes of a goal are with these loads."""
+        rows, axis = self.rows(goal), AXES[goal.dimension]
+        levels = 100.0 * load[:, axis][rows] / self.capacity[:, axis][rows]
+        return width(levels, fill_low=goal.fill_low)
 
     def goal_of(self, row: int) -> AtMost | Empty | None:
         """Return the goal that a node has for itself; to be emptied outweighs a ceiling."""
         return self._own_goals.get(self.nodes[row])
 
     def axes_of(self, row: int) -> tuple[int, ...]:
-        """Return the resources that a node is short of by its goals; both where it has none."""
+        """Return the resources that a node is short of by its goals; all where it has none."""
         goal = self.goal_of(row)
         if isinstance(goal, AtMost):
             return tuple(AXES[dimension] for dimension in goal.broken)
         compared = {AXES[s.dimension] for s in self.spreads if self.inside(s)[row]}
-        return tuple(sorted(compared)) or (CPU, MEMORY)
+        return tuple(sorted(compared)) or ALL_AXES
 
-    def instance(self) -> Instance:
-        """Return the problem as numbers only, with the pods that were looked at.
+    def instance(
+        self,
+        goes: Callable[[Movable], bool] = lambda _: True,
+        lifted: Collection[Goal] = (),
+    ) -> Instance:
+        """Return the problem as numbers only, with the pods that were judged and may leave.
 
-        For the sake of a spread's bound, pods that nobody has looked at are listed too, as if
-        they could all be moved, unless there are very many. Every node counts as one where a
-        pod could run: more than the truth, never less.
+        For goals that are lifted, pods of any priority may.
+
+        For the bound of a spread, pods that were not judged are listed too, as if they could
+        all be moved, unless there are very many. Every node counts as one where a pod could
+        run: that can only be too many, so the bound stays valid.
         """
-        others = self._not_looked_at() if self.spreads else []
-        looked_at = [(m.pod.uid, m.row, (m.cpu_milli, m.mem_bytes)) for m in self.pods]
-        listed = [*looked_at, *others]
+        most = self.priorities.everywhere(lifted)
+        judged = [m for m in self.pods if m.priority <= most[m.row] and goes(m)]
+        others = self._not_judged(most) if self.spreads else []
+        loads = rows_of_amounts([m.load for m in judged])
         return Instance(
             nodes=self.nodes,
             capacity=self.capacity,
@@ -189,24 +285,33 @@ class Problem:
             ceiling=self.ceiling,
             gives=self.gives,
             takes=self.houses,
-            pods=tuple(uid for uid, _, _ in listed),
-            at=np.array([row for _, row, _ in listed], dtype=np.int64),
-            pod_load=_pairs([load for _, _, load in listed]),
-            allowed=np.broadcast_to(np.True_, (len(listed), len(self.nodes))),
+            pods=tuple(chain((m.pod.uid for m in judged), *(other.uids for other in others))),
+            at=np.concatenate([_ints([m.row for m in judged]), *(o.rows for o in others)]),
+            pod_load=np.concatenate([loads, *(o.loads for o in others)]),
+            allowed=np.broadcast_to(
+                np.True_, (len(judged) + sum(len(o.uids) for o in others), len(self.nodes))
+            ),
             empty=self.empty,
         )
 
-    def _not_looked_at(self) -> list[tuple[PodUid, int, tuple[float, float]]]:
-        """Return uid, row and load of the pods that were not judged."""
+    def _not_judged(self, most: Floats) -> list[_Others]:
+        """Return the pods that were not judged, of priorities that may leave their nodes."""
         if len(self.snapshot.pods) > LISTED:
             return []
-        found = []
-        for row in (r for r in np.flatnonzero(self.gives).tolist() if r not in self._at):
-            pods = self.snapshot.nodes[self.nodes[row]].pods
-            for uid in sorted(pods):
-                load = self.demand.look.load.load_of(pods[uid])
-                found.append((uid, row, (load.cpu_milli, load.mem_bytes)))
-        return found
+        rows = (row for row in np.flatnonzero(self.gives).tolist() if row not in self._at)
+        return [self._others_at(row).up_to(most[row]) for row in rows]
+
+    def _others_at(self, row: int) -> _Others:
+        if row not in self._others:
+            pods = sorted(self.snapshot.nodes[self.nodes[row]].pods.items())
+            loads = [self.demand.cluster.load.load_of(pod) for _, pod in pods]
+            self._others[row] = _Others(
+                uids=tuple(uid for uid, _ in pods),
+                rows=np.full(len(pods), row, dtype=np.int64),
+                loads=rows_of_amounts([amounts(load) for load in loads]),
+                priorities=_ints([pod.shape.priority for _, pod in pods]),
+            )
+        return self._others[row]
 
     def _judged(self, row: int) -> tuple[Movable, ...]:
         purpose = Purpose.MAINTENANCE if self.empty[row] else Purpose.LOAD
@@ -218,14 +323,14 @@ class Problem:
                 self.refused[uid] = refusals
                 continue
             try:
-                found.append(self._movable(pod, row, view))
+                found.append(self._movable(pod, row, view, purpose))
             except Exception as error:  # it stays, and is named; the others go on
                 self.refused[uid] = (unjudgeable(error),)
         return tuple(found)
 
-    def _movable(self, pod: PodRecord, row: int, there: NodeView) -> Movable:
-        load = self.demand.look.load.load_of(pod)
-        used = np.array((load.cpu_milli, load.mem_bytes))
+    def _movable(self, pod: PodRecord, row: int, there: NodeView, purpose: Purpose) -> Movable:
+        load = self.demand.cluster.load.load_of(pod)
+        used = np.array(amounts(load))
         within = keeps_to_its_request(pod, used, self.axes_of(row))
         movable = Movable(
             number=len(self.pods),
@@ -236,6 +341,8 @@ class Problem:
             mem_bytes=load.mem_bytes,
             maintenance=bool(self.empty[row]),
             cost=disruption(pod, there, self._moved_s(pod), within=within),
+            group=pod.controller_id,
+            surges=self.demand.surges(pod, purpose),
         )
         self.pods.append(movable)
         return movable
@@ -261,19 +368,76 @@ class Problem:
                 row = self.row_of[goal.node]
                 self.ceiling[row] = np.minimum(self.ceiling[row], _ceiling(goal.ceiling))
 
+    def _transient_roof(self) -> Floats:
+        ceilings = [Ceiling(cpu, memory).transient() for cpu, memory in self.ceiling.tolist()]
+        higher = _columns([(each.cpu_percent, each.mem_percent) for each in ceilings])
+        found: Floats = self.roof + (higher - self.ceiling) * self.capacity / 100.0
+        return found
+
+    def _enough(self) -> Floats:
+        found: Floats = self.limit + PRECISION / 100.0 * self.capacity
+        for goal in self.hot:
+            row = self.row_of[goal.node]
+            for dimension in set(Dimension) - set(goal.broken):
+                # A little above its ceiling is no goal, and need not come down with the other.
+                axis = AXES[dimension]
+                found[row, axis] = max(found[row, axis], self.load[row, axis])
+        return found
+
     def _worst(self) -> float:
-        """Return the utilisation of the worst node, by its dominant resource."""
+        """Return the utilization of the worst node, by its dominant resource."""
         known = self.gives | self.takes
         return float(self.percent(self.load)[known].max(initial=0.0))
 
 
-def _pairs(values: Sequence[Sequence[float]]) -> Floats:
-    return np.array(values, dtype=np.float64).reshape(len(values), 2)
+def width(levels: Floats, *, fill_low: bool) -> float:
+    """Return by how much the highest level is above the lowest, or above the others' mean."""
+    if levels.size < 2:
+        return 0.0
+    highest = float(levels.max())
+    if fill_low:
+        return highest - float(levels.min())
+    return highest - (float(levels.sum()) - highest) / (levels.size - 1)
+
+
+def _ints(values: Sequence[int]) -> Ints:
+    return np.array(values, dtype=np.int64)
 
 
 def _columns(values: Sequence[Sequence[float]]) -> Floats:
-    return np.asfortranarray(_pairs(values))
+    return np.asfortranarray(rows_of_amounts(values))
 
 
-def _ceiling(found: Ceiling | None) -> tuple[float, float]:
-    return (found.cpu_percent, found.mem_percent) if found is not None else (100.0, 100.0)
+def _requests_on_their_way(cluster: ClusterView) -> dict[NodeName, list[Load]]:
+    """Return what pods request that come to nodes whose load is not known."""
+    found: dict[NodeName, list[Load]] = {}
+    if not cluster.load.unknown:
+        return found
+    for migration in on_their_way(cluster.snapshot):
+        asked = Load(migration.requests_cpu_milli, migration.requests_mem_bytes)
+        found.setdefault(migration.target, []).append(asked)
+    return found
+
+
+def _believed(
+    cluster: ClusterView, name: NodeName, inbound: Mapping[NodeName, Sequence[Load]]
+) -> NodeLoad:
+    """Return the load of a node; where it is not known, what pods request there."""
+    found = cluster.load.nodes[name]
+    if found.known or found.why is Unknown.NO_ALLOCATABLE:
+        return found
+    asked = requested_load(cluster.snapshot.nodes[name], cluster.now_s, cluster.config)
+    for load in inbound.get(name, ()):
+        asked = asked.with_pod(load, sign=+1)
+    return asked
+
+
+def _ceiling_of(demand: Demand, name: NodeName) -> Amounts:
+    """Return the ceiling of a node; requests may use all of it, as kube-scheduler has it."""
+    known = demand.cluster.load.nodes[name].known
+    ceilings = demand.assessment.participation.ceilings
+    return _ceiling(ceilings.get(name) if known else None)
+
+
+def _ceiling(found: Ceiling | None) -> Amounts:
+    return ceilings(found) if found is not None else (100.0,) * len(ALL_AXES)

@@ -1,8 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nodes that must give: those to be emptied, then those above their ceiling, worst first.
 
 For a node above its ceiling the sets of pods of the smallest size that cover its excess are
 tried until one of them can be placed. If none can, room is made for one; if that fails, one
-more eviction is allowed, here or elsewhere.
+more eviction is allowed, here or elsewhere. A node whose goal is out of reach is relieved in
+part: lowered as far as single pods that are worth an eviction can lower it.
 """
 
 from __future__ import annotations
@@ -14,19 +16,26 @@ from typing import Final
 
 import numpy as np
 
-from rebalancer.planner.cover import covering, sizes
+from rebalancer.planner.constraints import worthwhile
 from rebalancer.planner.draft import Draft
-from rebalancer.planner.gain import worthwhile
 from rebalancer.planner.instance import Flags, Floats, Ints
 from rebalancer.planner.movable import Movable
 from rebalancer.planner.placing import Placing
+from rebalancer.planner.pod_sets import covering, sizes
+from rebalancer.planner.resources import ALL_AXES, every, highest, rows_of_amounts, some
 
 EXTRA: Final = 2
 """Evictions beyond the fewest that a node may cost."""
 TRIES: Final = 64
 """Sets of pods that are tried for one node and size."""
+PAIR: Final = 2
+"""Evictions of an exchange."""
+PARTNERS: Final = 16
+"""Nodes with which a hot one may exchange pods, the least loaded first."""
 ASKED: Final = 8
 """Pods of a node that are asked about, the largest first, once much has been asked."""
+ASKED_IN_PART: Final = 4
+"""Pods that are asked about for each that may leave a node whose goal is out of reach."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +64,8 @@ class Result:
     extra: int = 0
     """Evictions beyond what the nodes have to give by themselves."""
     last_resort: set[Movable] = field(default_factory=set)
+    exchanges: list[tuple[Movable, Movable]] = field(default_factory=list)
+    """Pairs of pods that take each other's place."""
 
     @property
     def rank(self) -> tuple[int, int, int]:
@@ -63,7 +74,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class First:
-    """What was found at the first look at a node."""
+    """What a node that must give looked like before anything moved."""
 
     excess: Floats
     givers: list[Movable]
@@ -121,11 +132,12 @@ class Relief:
                 self.result.last_resort.add(m)
             else:
                 self.result.stuck.append(m)
-        if self.draft.moves and self.draft.effort.plenty:
+        if self.draft.moves and self.draft.evaluations.plenty:
             self._stuck.clear()
             self.result.hot = [row for row in self.result.hot if not self._relieve(row)]
 
     def _house(self, m: Movable) -> bool:
+        self.placing.helping = self.problem.priorities.helping(m.row)
         if self.placing.place(m):
             return True
         return any(self.placing.make_room(m, evictions=extra) for extra in range(EXTRA + 1))
@@ -141,9 +153,10 @@ class Relief:
         excess = self.draft.load[row] - self.problem.enough[row]
         if (excess <= 0).all():
             return True
+        self.placing.helping = self.problem.priorities.helping(row)
         first = self._first.get(row)
         if first is None or self.draft.left[row] or excess.tobytes() != first.excess.tobytes():
-            first = self._look(row, excess)
+            first = self._examine(row, excess)
         if not first.sets:
             return False
         self._needed += len(first.sets[0])
@@ -153,9 +166,9 @@ class Relief:
         """Try all sets of the fewest pods, then make room, then allow another eviction."""
         near = self._near(givers)
         if not near:
-            return False
+            return self._exchange(givers)
         fitting_sizes = list(islice(self._sizes(givers, excess), EXTRA + 1))
-        # Look at no set with a pod that can go nowhere.
+        # Skip all sets with a pod that can go nowhere.
         free = self._not_stuck(givers)
         for extra in range(EXTRA + 1):
             for size in (s for s in fitting_sizes if s - fitting_sizes[0] <= extra):
@@ -165,18 +178,70 @@ class Relief:
                 sets = self._sets(near, excess, size) if self.placing.can_make_room else []
                 if self._one_of(sets, spare):
                     return True
+            if fitting_sizes[0] + extra >= PAIR and self._exchange(givers):
+                return True
+        return False
+
+    def _exchange(self, givers: Sequence[Movable]) -> bool:
+        """Exchange a pod for a smaller one of another node, where none can simply leave."""
+        for p, q in self._exchanges(givers)[: self._tries()]:
+            if self._swap(p, q) or self._swap(q, p):
+                self.result.exchanges.append((p, q))
+                return True
+        return False
+
+    def _exchanges(self, givers: Sequence[Movable]) -> list[tuple[Movable, Movable]]:
+        """Return pairs that would bring the node under its ceiling, the least to move first."""
+        problem, load = self.problem, self.draft.load
+        rows = np.flatnonzero(problem.takes & every(load <= problem.roof))
+        level = highest(problem.percent(load))
+        near = rows[np.argsort(level[rows], kind="stable")][:PARTNERS].tolist()
+        others = [(q, row) for row in near for q in self.placing.lodgers(row)]
+        return self._pairs(givers, [q for q, _ in others], _ints([row for _, row in others]))
+
+    def _pairs(
+        self, givers: Sequence[Movable], others: Sequence[Movable], at: Ints
+    ) -> list[tuple[Movable, Movable]]:
+        """Return the pairs after whose exchange neither node is above its ceiling."""
+        if not givers or not others:
+            return []
+        problem, load, source = self.problem, self.draft.load, givers[0].row
+        given, taken = _loads(givers), _loads(others)
+        fine = np.broadcast_to(at != source, (len(givers), len(others))).copy()
+        for axis in ALL_AXES:
+            change = given[:, axis, None] - taken[None, :, axis]
+            fine &= load[source, axis] - change <= problem.enough[source, axis]
+            fine &= load[at, axis] + change <= problem.roof[at, axis]
+        first, second = np.nonzero(fine)
+        moved = ((given[first] + taken[second]) / problem.capacity[source]).sum(axis=1).tolist()
+        found = [
+            (weight, givers[i].number, others[j].number, givers[i], others[j])
+            for weight, i, j in zip(moved, first.tolist(), second.tolist(), strict=True)
+        ]
+        return [(p, q) for *_, p, q in sorted(found, key=lambda each: each[:3])]
+
+    def _swap(self, first: Movable, second: Movable) -> bool:
+        """Exchange two pods, the first of which leaves first; or do nothing."""
+        draft, (one, other) = self.draft, (first.row, second.row)
+        if not draft.in_exchange(first)[other]:
+            return False
+        draft.put(first, other)
+        if draft.targets(second, under_way=True)[one]:
+            draft.put(second, one)
+            return True
+        draft.take_out(first)
         return False
 
     def _prepare(self, row: int) -> None:
-        """Ask about the pods that most likely go while nothing has moved: it is cheaper then."""
+        """Ask about the pods that most likely move while nothing has moved: it is cheaper then."""
         excess = self.draft.load[row] - self.problem.enough[row]
         if self.draft.moves or (excess <= 0).all():
             return
-        self._first[row] = self._look(row, excess)
+        self._first[row] = self._examine(row, excess)
         for m in (m for pods in self._first[row].sets for m in pods):
             self.draft.fitting.possible(m)
 
-    def _look(self, row: int, excess: Floats) -> First:
+    def _examine(self, row: int, excess: Floats) -> First:
         givers = self._givers(row)
         loads = _loads(givers)
         found = next((found for _, found in _coverings(loads, excess)), None)
@@ -187,11 +252,11 @@ class Relief:
         return [m for m in self.placing.conceivable(pods) if self.draft.reachable(m)]
 
     def _not_stuck(self, pods: Sequence[Movable]) -> list[Movable]:
-        """Return the pods that have a target; moves take room, so who has none gets none."""
+        """Return the pods that have a target; moves take room, so a pod without one gets none."""
         asked = [m for m in self.draft.may_go(pods) if m not in self._stuck]
-        if not self.draft.effort.plenty:
+        if not self.draft.evaluations.plenty:
             asked = sorted(asked, key=self._bulk)[:ASKED]
-        free = [m for m in asked if self.draft.effort.left > 0 and self.draft.targets(m).any()]
+        free = [m for m in asked if self.draft.evaluations.left > 0 and some(self.draft.targets(m))]
         self._stuck.update(set(pods) - set(free))
         return free
 
@@ -202,8 +267,8 @@ class Relief:
         if not pods:
             return []
         share = 100.0 * np.array([m.load for m in pods]) / self.problem.capacity[row]
-        enough = (share[:, over > 0] >= self.problem.demand.settings.min_gain).any(axis=1)
-        return [m for m, fine in zip(pods, enough, strict=True) if fine]
+        helps = (share[:, over > 0] > 0.0).any(axis=1)
+        return [m for m, fine in zip(pods, helps, strict=True) if fine]
 
     def _sizes(self, pods: Sequence[Movable], excess: Floats) -> Iterator[int]:
         return (size for size, _ in _coverings(_loads(pods), excess))
@@ -220,7 +285,7 @@ class Relief:
     def _best_first(
         self, pods: Sequence[Movable], loads: Floats, found: Ints, most: int
     ) -> list[tuple[Movable, ...]]:
-        self.draft.effort.spend()
+        self.draft.evaluations.spend()
         row = pods[0].row
         weight = (loads / self.problem.capacity[row]).sum(axis=1)[found].sum(axis=1)
         # Sorted by the last key first: priority, then whether the node would be near its ceiling
@@ -242,7 +307,7 @@ class Relief:
     def _tries(self) -> int:
         """Return how many sets to try: fewer in a cluster with much to do."""
         hot = max(1, len(self.problem.hot))
-        return int(np.clip(self.draft.effort.left // (32 * hot), 2, TRIES))
+        return int(np.clip(self.draft.evaluations.left // (32 * hot), 2, TRIES))
 
     def _all_of(self, pods: Sequence[Movable], evictions: int | None) -> bool:
         """Place all pods of a set, or none."""
@@ -250,23 +315,33 @@ class Relief:
         for m in sorted(pods, key=self._bulk):
             if self.placing.place(m):
                 continue
-            if evictions is None or not self.placing.make_room(m, evictions=evictions):
+            if evictions is None or not self._forced(m, evictions):
                 self.draft.back_to(before)
                 return False
         return True
+
+    def _forced(self, m: Movable, evictions: int) -> bool:
+        if self.placing.make_room(m, evictions=evictions):
+            return True
+        return evictions > 0 and self.placing.make_way(m)
 
     def _bulk(self, m: Movable) -> tuple[float, int]:
         """Sort large pods first: they are harder to place."""
         return -float((m.load / self.problem.capacity[m.row]).max()), m.number
 
     def _gain(self, draft: Draft, m: Movable) -> Flags:
+        # Meeting the goal is worth its evictions: on 64 cores no single pod gains a point.
         over = self._over(m.row)
-        axes = [axis for axis in (0, 1) if over[axis] > 0] or [0, 1]
-        return worthwhile(draft, m, axes, self.problem.demand.settings.min_gain)
+        axes = [axis for axis in ALL_AXES if over[axis] > 0] or ALL_AXES
+        return worthwhile(draft, m, axes, min_gain=0.0)
+
+
+def _ints(values: Sequence[int]) -> Ints:
+    return np.array(values, dtype=np.int64)
 
 
 def _loads(pods: Sequence[Movable]) -> Floats:
-    return np.array([m.load for m in pods]).reshape(len(pods), 2)
+    return rows_of_amounts([m.load for m in pods])
 
 
 def _coverings(loads: Floats, excess: Floats) -> Iterator[tuple[int, Ints]]:
@@ -275,3 +350,54 @@ def _coverings(loads: Floats, excess: Floats) -> Iterator[tuple[int, Ints]]:
         found = covering(loads, excess, size)
         if found.size:
             yield size, found
+
+
+def relieve_in_part(draft: Draft, rows: Sequence[int]) -> None:
+    """Move single pods away from nodes above their ceiling while that is worth it.
+
+    Never more of them than would suffice if the largest could go: many small ones that do
+    not meet the goal either are not worth their evictions.
+    """
+    for row in rows:
+        left = _fewest_in_part(draft, row)
+        for m in _largest_first(draft, row)[: ASKED_IN_PART * left]:
+            target = _best_target(draft, m) if left and draft.evaluations.left > 0 else None
+            if target is not None:
+                draft.put(m, target)
+                left -= 1
+
+
+def _fewest_in_part(draft: Draft, row: int) -> int:
+    problem = draft.problem
+    pods = [m for m in problem.movables(row) if m not in draft.moves]
+    loads = rows_of_amounts([m.load for m in pods])
+    excess = np.minimum(draft.load[row] - problem.limit[row], loads.sum(axis=0))
+    return next(sizes(loads, excess), 0)
+
+
+def _largest_first(draft: Draft, row: int) -> list[Movable]:
+    """Return the pods that relieve a node most, the largest first."""
+    problem = draft.problem
+    capacity = problem.capacity[row]
+    over = 100.0 * draft.load[row] / capacity - problem.ceiling[row]
+    wanted = np.maximum(over, 0.0) / capacity
+    share = 100.0 * problem.loads(row)[:, over > 0] / capacity[over > 0]
+    gains = (share >= problem.demand.cluster.config.min_gain).any(axis=1)
+    movables = problem.movables(row)
+    pods = draft.may_go(
+        [movables[i] for i in np.flatnonzero(gains) if movables[i] not in draft.moves]
+    )
+    return sorted(pods, key=lambda m: (-float(m.load @ wanted), m.number))
+
+
+def _best_target(draft: Draft, m: Movable) -> int | None:
+    problem = draft.problem
+    over = problem.percent(draft.load)[m.row] - problem.ceiling[m.row]
+    axes = [axis for axis in ALL_AXES if over[axis] > 0]
+    if not axes:
+        return None
+    mask = draft.targets(m) & worthwhile(draft, m, axes, problem.demand.cluster.config.min_gain)
+    rows = np.flatnonzero(mask)
+    if not rows.size:
+        return None
+    return int(rows[np.argmin(highest(draft.joined(m))[rows])])

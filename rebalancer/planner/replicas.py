@@ -1,8 +1,13 @@
-"""How many replicas of a workload are on each host and in each zone.
+# SPDX-License-Identifier: Apache-2.0
+"""How many replicas of a workload a host or a zone may hold.
 
-Keeping one node switches off the scheduler's own soft spreading, so the planner does not
-pile replicas up: no move may raise the largest number on one host, or in one zone. Replicas
-that leave are not subtracted, for nobody knows whether they have left when the others arrive;
+An extender that keeps one node switches off kube-scheduler's soft spreading, so the planner
+does not pile replicas up. Where the user has stated a topology spread constraint for hosts or
+zones, that one decides. Otherwise a host or zone takes at most one replica more than an even
+share, and never all of them; what is there already may stay. A StatefulSet often holds a
+quorum, so no host or zone gets more of its members than one has now.
+
+Replicas that leave are not subtracted, because they may still be there when others arrive;
 only from the host where one arrives that waits until they are gone.
 """
 
@@ -11,58 +16,64 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Final, Self
+from math import ceil
+from typing import Final
 
 import numpy as np
 
 from common.cluster.records import ControllerId
+from rebalancer.planner.fitting import Fitting
 from rebalancer.planner.instance import Flags, Ints
 from rebalancer.planner.movable import Movable
 from rebalancer.planner.problem import Problem
 
+HOST: Final = "kubernetes.io/hostname"
 ZONE: Final = "topology.kubernetes.io/zone"
 NO_ZONE: Final = -1
+UNLIMITED: Final = 1 << 30
 
-_NOBODY: Final[Counter[int]] = Counter()
+_NONE: Final[Counter[int]] = Counter()
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """Where the replicas of one workload are now, and how many at most in one place."""
+class ReplicaCounts:
+    """Where the replicas of one workload are now, and how many a host or zone may hold."""
 
     hosts: Counter[int]
     zones: Counter[int]
-    most_on_host: int
-    most_in_zone: int
-    full_hosts: tuple[int, ...]
-    full_zones: tuple[int, ...]
+    per_host: int
+    per_zone: int
 
-    @classmethod
-    def of(cls, hosts: Counter[int], zones: Counter[int]) -> Self:
-        on_host, in_zone = max(hosts.values(), default=1), max(zones.values(), default=1)
-        return cls(
-            hosts,
-            zones,
-            on_host,
-            in_zone,
-            tuple(sorted(row for row, count in hosts.items() if count >= on_host)),
-            tuple(sorted(zone for zone, count in zones.items() if count >= in_zone)),
-        )
+    @property
+    def full_hosts(self) -> list[int]:
+        return [row for row, count in self.hosts.items() if count >= self.per_host]
+
+    @property
+    def full_zones(self) -> list[int]:
+        return [zone for zone, count in self.zones.items() if count >= self.per_zone]
+
+
+def fair_share(replicas: int, domains: int) -> int:
+    """Return how many replicas one of several domains may hold."""
+    share = ceil(replicas / max(1, domains)) + 1
+    return min(share, replicas - 1) if replicas > 1 and domains > 1 else share
 
 
 class Census:
-    """The workloads of the pods that are asked about, as the cluster is now."""
+    """Counts the replicas of workloads on demand, as the cluster is now."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, fitting: Fitting) -> None:
         self._problem = problem
-        self._groups: dict[ControllerId, Standing] = {}
+        self._fitting = fitting
+        self._groups: dict[ControllerId, ReplicaCounts] = {}
         views = (problem.snapshot.nodes[name] for name in problem.nodes)
         labels = [view.node.labels.get(ZONE, "") for view in views]
         numbers = {zone: number for number, zone in enumerate(sorted(set(labels) - {""}))}
         self.zone: Ints = np.array([numbers.get(z, NO_ZONE) for z in labels], dtype=np.int64)
         self.zones = len(numbers)
+        self.everywhere = problem.all_rows
 
-    def of(self, m: Movable) -> Standing | None:
+    def of(self, m: Movable) -> ReplicaCounts | None:
         """Return where the replicas of a pod's workload are; a bare pod has none."""
         if m.group is None:
             return None
@@ -70,7 +81,7 @@ class Census:
             self._groups[m.group] = self._counted(m)
         return self._groups[m.group]
 
-    def _counted(self, m: Movable) -> Standing:
+    def _counted(self, m: Movable) -> ReplicaCounts:
         rows = self._problem.row_of
         siblings = self._problem.snapshot.siblings(m.pod).values()
         there = (p for p in siblings if not (p.terminating or p.finished) and p.node in rows)
@@ -79,11 +90,31 @@ class Census:
         for row, count in hosts.items():
             zones[int(self.zone[row])] += count
         del zones[NO_ZONE]
-        return Standing.of(hosts, zones)
+        return ReplicaCounts(hosts, zones, *self._most(m, hosts, zones))
+
+    def _most(self, m: Movable, hosts: Counter[int], zones: Counter[int]) -> tuple[int, int]:
+        """Return how many replicas a host and a zone may hold."""
+        if m.stateful:
+            most = max(hosts.values(), default=1), max(zones.values(), default=1)
+        else:
+            replicas, rows = hosts.total(), self._eligible(m)
+            rows[list(hosts)] = True
+            in_zones = len(set(self.zone[rows].tolist()) - {NO_ZONE})
+            most = fair_share(replicas, int(rows.sum())), fair_share(replicas, in_zones)
+        stated = {constraint.topology_key for constraint in m.pod.shape.spread}
+        return (
+            UNLIMITED if HOST in stated else most[0],
+            UNLIMITED if ZONE in stated else most[1],
+        )
+
+    def _eligible(self, m: Movable) -> Flags:
+        """Return the rows where a replica could run, room and other pods aside."""
+        houses = self._problem.houses.copy()
+        return houses if self._fitting.has_ties(m) else houses & self._fitting.possible(m)
 
 
 class Replicas:
-    """The census, and whom the moves of a draft bring."""
+    """The replicas of the census, and those that the moves of a draft bring."""
 
     def __init__(self, census: Census) -> None:
         self._census = census
@@ -91,33 +122,33 @@ class Replicas:
         self._zones: dict[ControllerId, Counter[int]] = {}
 
     def hosts_free_of(self, m: Movable, gone: Collection[Movable] = ()) -> Flags | None:
-        """Return the rows where one more replica is not more than any host has.
+        """Return the rows where a host may hold one more replica.
 
         Those that are gone by then do not count where they were.
         """
-        standing = self._census.of(m)
-        if standing is None or m.group is None:
+        counts = self._census.of(m)
+        if counts is None or m.group is None:
             return None
-        found = np.ones(self._census.zone.size, dtype=np.bool_)
-        found[list(standing.full_hosts)] = False
-        for row, more in self._hosts.get(m.group, _NOBODY).items():
-            if more and standing.hosts[row] + more >= standing.most_on_host:
+        found = self._census.everywhere.copy()
+        found[counts.full_hosts] = False
+        for row, more in self._hosts.get(m.group, _NONE).items():
+            if more and counts.hosts[row] + more >= counts.per_host:
                 found[row] = False
-        left = Counter(q.row for q in gone if q.group == m.group) if gone else _NOBODY
+        left = Counter(q.row for q in gone if q.group == m.group) if gone else _NONE
         for row, fewer in left.items():
-            there = standing.hosts[row] + self._hosts.get(m.group, _NOBODY)[row] - fewer
-            found[row] = there < standing.most_on_host
+            there = counts.hosts[row] + self._hosts.get(m.group, _NONE)[row] - fewer
+            found[row] = there < counts.per_host
         return found
 
     def zones_free_of(self, m: Movable) -> Flags | None:
-        """Return the rows in zones that one more replica does not make the fullest."""
-        standing, census = self._census.of(m), self._census
-        if standing is None or m.group is None or not census.zones:
+        """Return the rows in zones that may hold one more replica."""
+        counts, census = self._census.of(m), self._census
+        if counts is None or m.group is None or not census.zones:
             return None
         by_zone = np.ones(census.zones + 1, dtype=np.bool_)
-        by_zone[list(standing.full_zones)] = False
-        for zone, more in self._zones.get(m.group, _NOBODY).items():
-            if more and standing.zones[zone] + more >= standing.most_in_zone:
+        by_zone[counts.full_zones] = False
+        for zone, more in self._zones.get(m.group, _NONE).items():
+            if more and counts.zones[zone] + more >= counts.per_zone:
                 by_zone[zone] = False
         by_zone[[NO_ZONE, census.zone[m.row]]] = True
         return by_zone[census.zone]

@@ -1,10 +1,14 @@
-"""Soft topology spread: where a pod may go without violating its wishes more than now.
+# SPDX-License-Identifier: Apache-2.0
+"""Soft topology spread: where a pod may go without violating its constraints more than now.
 
-The scheduler honours `ScheduleAnyway` constraints by its scores. A filter that leaves one
-node switches the scores off, so a plan that names the node has to keep them itself.
+The scheduler honors `ScheduleAnyway` constraints by scoring (scoring.go in
+pkg/scheduler/framework/plugins/podtopologyspread). A filter that leaves one node disables
+scoring, so a plan that names the node has to keep the constraints itself.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -18,29 +22,40 @@ from common.fit.predicates.topology_spread import (
 )
 
 
-def no_worse(ask: Question, home: int) -> Flags:
+def no_worse(ask: Question, home: int, today: Sequence[int]) -> Flags:
     """Return the index's rows where no soft constraint is violated more than before.
 
-    `home` is the row that the predecessor leaves; it must not count any more.
+    `home` is the row that the predecessor leaves; it must not count any more. `today` are the
+    skews before the plan: what moves have improved since, other moves may use up again.
     """
-    index = ask.go()
+    index = ask.seek()
     allowed: Flags = index.facts.alive.copy()
-    for constraint in ask.pod.shape.spread:
-        if not constraint.hard:
-            allowed &= _no_worse(ask, constraint, home)
+    for constraint, skew in zip(_soft(ask), today, strict=True):
+        allowed &= _no_worse(ask, constraint, home, skew)
     return allowed
 
 
-def _no_worse(ask: Question, constraint: Spread, home: int) -> Flags:
+def skews(ask: Question) -> tuple[int, ...]:
+    """Return how far the domains of each soft constraint are apart."""
+    ask.seek()
+    found = (counted(ask, constraint) for constraint in _soft(ask))
+    return tuple(int(np.ptp(held[domains])) if domains.any() else 0 for held, domains in found)
+
+
+def _soft(ask: Question) -> list[Spread]:
+    return [constraint for constraint in ask.pod.shape.spread if not constraint.hard]
+
+
+def _no_worse(ask: Question, constraint: Spread, home: int, today: int) -> Flags:
     facts = ask.index.facts
     column = facts.column(constraint.topology_key)
-    counts, domains = _counts(ask, constraint)
+    counts, domains = counted(ask, constraint)
     if not domains.any():
         return facts.alive
     before = counts.copy()
     if column.ids[home] >= 0:
         before[column.ids[home]] += 1
-    bearable = max(constraint.max_skew, int(np.ptp(before[domains])))
+    bearable = max(constraint.max_skew, today, int(np.ptp(before[domains])))
     # The absent, which as an index are the last, are in no domain and violate nothing.
     return column.pick(np.append(_gap_with_one_more(counts, domains) <= bearable, np.True_))
 
@@ -56,7 +71,7 @@ def _gap_with_one_more(counts: Ints, domains: Flags) -> Ints:
     return gaps
 
 
-def _counts(ask: Question, constraint: Spread) -> tuple[Ints, Flags]:
+def counted(ask: Question, constraint: Spread) -> tuple[Ints, Flags]:
     """Return pods by number of the value, and which values are domains."""
     facts = ask.index.facts
     column = facts.column(constraint.topology_key)

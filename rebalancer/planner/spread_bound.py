@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How few evictions could bring a pool together.
 
 Take any plan after which the highest and the lowest of the nodes differ by at most T, and
@@ -13,8 +14,8 @@ Where only the high end counts, no node may be more than T above the mean of the
 plan with k evictions raises the sum of the levels by at most its k best gains, which limits
 the mean and with it every node's level; the least k that is not refuted is the bound.
 
-Of a node whose pods nobody has looked at it is assumed that one eviction could carry all that
-it uses, anywhere: no pods of it could do more.
+Of a node whose pods were not judged it is assumed that one eviction could carry all that it
+uses, anywhere: no pods of it could do more.
 
 `out` is a step function that falls, `in` one that rises. Both are kept as sorted ladders of
 levels with one step per eviction, so a count is a binary search.
@@ -29,14 +30,17 @@ import numpy as np
 
 from common.cluster.records import NodeName
 from rebalancer.goals import PRECISION, Spread
-from rebalancer.planner.covering import (
+from rebalancer.planner.instance import (
     TOLERANCE,
+    Flags,
+    Floats,
+    Instance,
+    Ints,
     largest_first,
     ranks,
     sums_before,
     unlisted,
 )
-from rebalancer.planner.instance import Flags, Floats, Instance, Ints
 
 # Of the largest pods so many are asked whether they may run on a low node; what even these
 # do not fill is left out of the count, which only lowers the bound.
@@ -46,7 +50,7 @@ _CELLS: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Known:
-    """What holds before the level of a pool is looked at."""
+    """What holds whatever level the pool settles at."""
 
     needs: Ints
     """[N] pods that each node loses for its own goals."""
@@ -93,7 +97,7 @@ class _Pool:
 def _pool(instance: Instance, names: tuple[NodeName, ...], axis: int, known: Known) -> _Pool:
     row = {name: number for number, name in enumerate(instance.nodes)}
     unknown = np.flatnonzero(unlisted(instance))
-    can_move = np.append(known.movable, np.full(len(unknown), True))
+    can_move = np.append(known.movable, np.ones(len(unknown), dtype=np.bool_))
     return _Pool(
         instance=instance,
         needs=known.needs,

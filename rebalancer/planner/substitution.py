@@ -1,10 +1,11 @@
-"""Who pays where several pods would do: the last look at a plan that is otherwise made.
+# SPDX-License-Identifier: Apache-2.0
+"""Which pods are evicted where several would do: the last step of a plan.
 
 The search takes the pods that bring a node closest to its goal, and of equal ones those whose
-move costs least. But a little more or less load is no help where the goal is met either way.
-So each move is given to another pod of its node that comes before it, by priority and by
-whether it uses more than it asked for, as long as no goal is missed that was met, none is met
-more narrowly, and the number of evictions stays the same.
+move costs least. But a little more or less load does not matter where the goal is met either
+way. So each move is given to another pod of its node that is preferred for eviction, by
+priority and by whether it uses more than it requests, as long as no goal is missed that was
+met, none is met more narrowly, and the number of evictions stays the same.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ import numpy as np
 
 from rebalancer.goals import MARGIN, PRECISION, AtMost, Empty, Goal, Spread
 from rebalancer.planner.draft import Draft
-from rebalancer.planner.explain import gap, is_met
-from rebalancer.planner.guarding import guards
 from rebalancer.planner.instance import Floats
 from rebalancer.planner.movable import Movable
-from rebalancer.planner.problem import TOLERANCE, Problem
+from rebalancer.planner.pool_levels import guards
+from rebalancer.planner.problem import TOLERANCE
+from rebalancer.planner.resources import highest
 
 CANDIDATES: Final = 8
 """Pods that are tried in place of one, the least costly first."""
@@ -41,7 +42,7 @@ def substitutes(draft: Draft, fixed: Collection[Movable]) -> dict[Movable, Movab
     pools = (*draft.problem.spreads, *_level(draft))
     for m in sorted(payers, key=lambda m: (m.turn, -m.number), reverse=True):
         # This comes last, and only with what the search has left of its budget.
-        if not draft.effort.enough:
+        if not draft.evaluations.enough:
             break
         other = _replaced(draft, m, pools)
         if other is not None:
@@ -76,39 +77,39 @@ def _replaced(draft: Draft, m: Movable, pools: Sequence[Spread]) -> Movable | No
 def _targets(draft: Draft, q: Movable, home: int) -> list[int]:
     mask = draft.targets(q)
     rows = np.flatnonzero(mask)
-    level = np.maximum(*draft.joined(q).T)[rows]
+    level = highest(draft.joined(q))[rows]
     ranked = [int(row) for row in rows[np.argsort(level, kind="stable")] if row != home]
     return [*([home] if mask[home] else []), *ranked][:TARGETS]
 
 
 def _level(draft: Draft) -> list[Spread]:
     """Return the pools that are level with the plan, and have to stay so."""
-    return [goal for goal in guards(draft.problem) if is_met(goal, draft.problem, draft)]
+    return [goal for goal in guards(draft.problem) if draft.meets(goal)]
 
 
 def _grades(goals: Iterable[Goal], draft: Draft) -> list[Grade]:
-    return [_grade(goal, draft.problem, draft) for goal in goals]
+    return [_grade(goal, draft) for goal in goals]
 
 
 def _no_worse(before: list[Grade], goals: Sequence[Goal], draft: Draft) -> bool:
     return all(now >= then for now, then in zip(_grades(goals, draft), before, strict=True))
 
 
-def _grade(goal: Goal, problem: Problem, draft: Draft) -> Grade:
+def _grade(goal: Goal, draft: Draft) -> Grade:
     """Return 2 for a goal that is met with some distance, 1 if at all, 0 with what is missing."""
     if isinstance(goal, Empty):
-        return int(is_met(goal, problem, draft)), 0.0
-    over, distance = _over(goal, problem, draft)
+        return int(draft.meets(goal)), 0.0
+    over, distance = _over(goal, draft)
     if over > PRECISION + TOLERANCE:
         return 0, -round(over, 6)
     return (2 if over <= -distance else 1), 0.0
 
 
-def _over(goal: AtMost | Spread, problem: Problem, draft: Draft) -> tuple[float, float]:
+def _over(goal: AtMost | Spread, draft: Draft) -> tuple[float, float]:
     """Return the points by which a goal is missed, and those that plans keep from it."""
     if isinstance(goal, Spread):
-        return gap(goal, problem, draft.load) - goal.points, 2 * MARGIN
-    row = problem.row_of[goal.node]
+        return draft.problem.gap(goal, draft.load) - goal.points, 2 * MARGIN
+    problem, row = draft.problem, draft.problem.row_of[goal.node]
     over = 100.0 * draft.load[row] / problem.capacity[row] - problem.ceiling[row]
     return float(over.max()), MARGIN
 

@@ -1,6 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
 """A plan for machines and for people."""
 
-from rebalancer.report.document import PlanDocument, as_json, document, schema
+from rebalancer.report.document import (
+    MoveDocument,
+    PlanDocument,
+    as_json,
+    document,
+    move_document,
+    schema,
+)
 from rebalancer.report.terminal import render
 
-__all__ = ["PlanDocument", "as_json", "document", "render", "schema"]
+__all__ = [
+    "MoveDocument",
+    "PlanDocument",
+    "as_json",
+    "document",
+    "move_document",
+    "render",
+    "schema",
+]

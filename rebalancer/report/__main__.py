@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Print the JSON Schema of a plan: `python -m rebalancer.report`."""
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
 """The plan as a JSON document, and the schema of that document.
 
-Names and shapes are a contract with whoever reads plans by machine. Percentages carry one
+Names and shapes are a contract with programs that read plans. Percentages carry one
 decimal, so that two plans can be compared by eye and by diff.
 """
 
@@ -14,8 +15,8 @@ import msgspec
 
 from common.usage import SourceChoice
 from common.visible import visible_json
-from rebalancer.planner.plan import Level, Move, NodePlan, OptOut, Plan, Refused, Unmet
-from rebalancer.reasons import Refusal
+from rebalancer.planner.plan import Bound, Level, Move, NodePlan, OptOut, Plan, Refused, Unmet
+from rebalancer.refusals import Refusal
 
 SCHEMA_ID: Final = "urn:evenkeel:v1alpha1:plan"
 
@@ -69,6 +70,7 @@ class NodeDocument(_Part, frozen=True, kw_only=True):
     unknown: str
     not_a_source: tuple[ReasonDocument, ...]
     not_a_target: tuple[ReasonDocument, ...]
+    state: tuple[ReasonDocument, ...]
 
 
 class BoundDocument(_Part, frozen=True, kw_only=True):
@@ -104,6 +106,13 @@ class RefusedDocument(_Part, frozen=True, kw_only=True):
     reasons: tuple[ReasonDocument, ...]
 
 
+class StayingDocument(_Part, frozen=True, kw_only=True):
+    """How many pods stay for one reason; each pod counts once, for its first reason."""
+
+    reason: str
+    pods: Count
+
+
 class UsageDocument(_Part, frozen=True, kw_only=True):
     """Where the load in a plan comes from."""
 
@@ -125,10 +134,15 @@ class PlanDocument(_Part, frozen=True, kw_only=True):
     deferred: Count
     lower_bound: Count
     bound: BoundDocument
+    lower_bound_all: Count
+    bound_all: BoundDocument
+    priority_policy: str
+    fewest_evictions: Count | None
     moves: tuple[MoveDocument, ...]
     nodes: tuple[NodeDocument, ...]
     unmet: tuple[UnmetDocument, ...]
     refused: tuple[RefusedDocument, ...]
+    staying: tuple[StayingDocument, ...]
     opt_outs: tuple[OptOutDocument, ...]
     usage: UsageDocument
     notes: tuple[str, ...]
@@ -147,11 +161,16 @@ def document(plan: Plan) -> PlanDocument:
         this_cycle=this_cycle,
         deferred=len(plan.moves) - this_cycle,
         lower_bound=plan.lower_bound.evictions,
-        bound=BoundDocument(proof=plan.lower_bound.proof, words=plan.lower_bound.words),
-        moves=tuple(map(_move, plan.moves)),
+        bound=_bound(plan.lower_bound),
+        lower_bound_all=plan.lower_bound_all.evictions,
+        bound_all=_bound(plan.lower_bound_all),
+        priority_policy=plan.priority_policy,
+        fewest_evictions=plan.fewest_evictions,
+        moves=tuple(map(move_document, plan.moves)),
         nodes=tuple(map(_node, plan.nodes)),
         unmet=tuple(map(_unmet, plan.unmet)),
         refused=tuple(map(_refused, plan.refused)),
+        staying=tuple(StayingDocument(reason=s.reason, pods=s.pods) for s in plan.staying),
         opt_outs=tuple(map(_opt_out, plan.opt_outs)),
         usage=_usage(plan.source),
         notes=plan.notes,
@@ -171,7 +190,12 @@ def schema() -> str:
     return json.dumps(head | made, indent=2) + "\n"
 
 
-def _move(move: Move) -> MoveDocument:
+def _bound(bound: Bound) -> BoundDocument:
+    return BoundDocument(proof=bound.proof, words=bound.message)
+
+
+def move_document(move: Move) -> MoveDocument:
+    """Return one move of a plan."""
     return MoveDocument(
         pod=move.pod,
         uid=move.uid,
@@ -181,7 +205,7 @@ def _move(move: Move) -> MoveDocument:
         alternatives=move.alternatives,
         strategy=move.strategy,
         reason=move.reason,
-        words=move.words,
+        words=move.message,
         chain=move.chain,
         needs=move.needs,
         this_cycle=move.this_cycle,
@@ -198,6 +222,7 @@ def _node(node: NodePlan) -> NodeDocument:
         unknown=node.unknown,
         not_a_source=_reasons(node.source_refusals),
         not_a_target=_reasons(node.target_refusals),
+        state=_reasons(node.state),
     )
 
 
@@ -212,7 +237,7 @@ def _usage(choice: SourceChoice) -> UsageDocument:
 
 def _unmet(unmet: Unmet) -> UnmetDocument:
     return UnmetDocument(
-        goal=unmet.goal, strategy=unmet.strategy, why=unmet.why.words, reason=_reason(unmet.why)
+        goal=unmet.goal, strategy=unmet.strategy, why=unmet.why.message, reason=_reason(unmet.why)
     )
 
 
@@ -231,7 +256,7 @@ def _reasons(refusals: Sequence[Refusal]) -> tuple[ReasonDocument, ...]:
 
 
 def _reason(refusal: Refusal) -> ReasonDocument:
-    return ReasonDocument(name=refusal.name, words=refusal.words, for_good=refusal.for_good)
+    return ReasonDocument(name=refusal.name, words=refusal.message, for_good=refusal.permanent)
 
 
 def _percentages(level: Level) -> Percentages:

@@ -1,7 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
 """The plan for people: nodes before and after, moves, and what stays, folded by reason.
 
 Read from top to bottom it answers: what is wrong, what will be done, how few evictions could
-do, what will not be done, and why. On a narrow or plain terminal nothing is lost but colour.
+be enough, what will not be done, and why. A plain terminal loses only color; in a narrow one
+moves are blocks of lines, because no name is ever cut.
 """
 
 from __future__ import annotations
@@ -12,40 +14,44 @@ from typing import Final
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
+from common.grid import Grid
 from common.visible import made_visible
-from rebalancer.planner.plan import Level, Move, NodePlan, Plan
-from rebalancer.reasons import Refusal
+from rebalancer.planner.plan import Level, Move, NodePlan, Plan, Refused
+from rebalancer.refusals import Reason, Refusal
 
 _BAR: Final = 10
 _NODES: Final = 30
 """More rows than this are not read; the most loaded and all that change are shown."""
 _NAMED: Final = 3
-"""So many pods are named under a reason; the rest is counted."""
+"""How many pods are named under a reason; the rest is counted."""
 
 
-def render(plan: Plan) -> RenderableType:
-    """Return everything that there is to say about a plan."""
-    # Words of others may hold line ends too, and would look like lines of ours.
-    return Group(*(Padding(part, (0, 0, 1, 0)) for part in _parts(made_visible(plan))))
+def render(plan: Plan, *, all_pods: bool = False) -> RenderableType:
+    """Return the whole plan as text; pods that stay are folded by reason, or listed one by one."""
+    # Texts from the cluster may contain line ends, and would look like our own lines.
+    parts = _parts(made_visible(plan), all_pods=all_pods)
+    return Group(*(Padding(part, (0, 0, 1, 0)) for part in parts))
 
 
-def _parts(plan: Plan) -> Iterator[RenderableType]:
+def _parts(plan: Plan, *, all_pods: bool) -> Iterator[RenderableType]:
     yield _headline(plan)
     if plan.goals:
-        yield _listing("goals", plan.goals)
+        yield _listing("goals", _goals(plan))
     if plan.nodes:
         yield _nodes(plan.nodes)
     if plan.moves:
         yield _moves(plan.moves)
     if plan.unmet:
-        yield _listing("not met", (f"{each.goal}: {each.why.words}" for each in plan.unmet))
+        yield _listing("not met", (f"{each.goal}: {each.why.message}" for each in plan.unmet))
     if plan.opt_outs:
-        yield _listing("opted out, and in the way of a goal", _opted_out(plan))
-    if plan.refused:
-        yield _listing("pods that stay", _folded(plan))
+        yield _listing("opted out, but needed for a goal", _opted_out(plan))
+    if all_pods and plan.refused:
+        yield _listing("pods that stay", _each(plan.refused))
+    if plan.refused or plan.staying:
+        title = "pods that stay, by reason" if all_pods else "pods that stay"
+        yield _listing(title, (*_folded(plan), *_elsewhere(plan)))
     if plan.notes:
         yield _listing("notes", plan.notes)
 
@@ -54,35 +60,58 @@ def _headline(plan: Plan) -> Text:
     count, bound = len(plan.moves), plan.lower_bound.evictions
     later = sum(not move.this_cycle for move in plan.moves)
     if not count:
-        return Text.assemble(("evictions 0", "bold"), f", {_why_nothing(plan)}")
-    needed = f", at least {bound} needed ({plan.lower_bound.words})" if bound else ""
+        return Text.assemble(("0 evictions", "bold"), f": {_why_nothing(plan)}")
+    for_these = "" if not plan.unmet else " for the goals that are met"
+    needed = f", at least {bound} needed{for_these} ({plan.lower_bound.message})" if bound else ""
     rest = f"; {count - later} now, {later} later" if later else ""
-    return Text.assemble((f"evictions {count}", "bold"), f"{needed}{rest}   plan {plan.plan_id}")
+    evictions = f"{count} eviction{'s' if count > 1 else ''}"
+    figures = f"{needed}{rest}{_unmet(plan)}{_fewest(plan)}"
+    return Text.assemble((evictions, "bold"), f"{figures}   plan {plan.plan_id}")
+
+
+def _unmet(plan: Plan) -> str:
+    if not plan.unmet:
+        return ""
+    least = plan.lower_bound_all.evictions
+    at_least = f", for all of them at least {least} evictions are needed" if least else ""
+    return f"; {len(plan.unmet)} of {len(plan.goals)} goals are not met{at_least}"
+
+
+def _fewest(plan: Plan) -> str:
+    """Return what priorities cost, where they do."""
+    fewest = plan.fewest_evictions
+    if fewest is None or fewest >= len(plan.moves):
+        return ""
+    return f"; priorityPolicy: FewestEvictions would need {fewest}"
+
+
+def _goals(plan: Plan) -> Iterator[str]:
+    """Yield the goals; where nothing is to be moved, those that are met say so."""
+    unmet = {each.goal for each in plan.unmet}
+    for goal in plan.goals:
+        yield goal if plan.moves or goal in unmet else f"{goal}: met"
 
 
 def _why_nothing(plan: Plan) -> str:
+    if plan.goals and not plan.unmet:
+        return "all goals are met"
     if plan.goals:
-        return "for no move brings a goal nearer"
+        return "no possible move would help"
     return "see the notes" if plan.notes else "nothing to do"
 
 
-def _nodes(nodes: Sequence[NodePlan]) -> Table:
+def _nodes(nodes: Sequence[NodePlan]) -> RenderableType:
     shown = _worth_showing(nodes)
-    hidden = len(nodes) - len(shown)
-    caption = f"{hidden} more nodes do not change" if hidden else None
-    table = Table(box=None, header_style="bold", caption=caption, caption_justify="left")
-    table.add_column("node")
-    table.add_column("cpu before → after", no_wrap=True)
-    table.add_column("memory before → after", no_wrap=True)
-    table.add_column("")
+    table = Grid(("node", "cpu before → after", "memory before → after", ""))
     for node in shown:
-        table.add_row(
-            node.name,
-            _change(node.before.cpu, node.after.cpu),
-            _change(node.before.memory, node.after.memory),
-            _remark(node),
-        )
-    return table
+        cpu = _change(node.before.cpu, node.after.cpu)
+        memory = _change(node.before.memory, node.after.memory)
+        unknown = Text("unknown", style="yellow")
+        levels = (unknown, unknown) if node.unknown else (cpu, memory)
+        table.add(node.name, *levels, _remark(node))
+    hidden = len(nodes) - len(shown)
+    more = [Text(f" {hidden} more nodes do not change", style="dim")] if hidden else []
+    return Group(table, *more)
 
 
 def _worth_showing(nodes: Sequence[NodePlan]) -> list[NodePlan]:
@@ -113,22 +142,21 @@ def _bar(percent: float) -> Text:
 
 def _remark(node: NodePlan) -> Text:
     if node.unknown:
-        return Text(f"unknown: {node.unknown}", style="yellow")
+        return Text(f"its load is unknown: {node.unknown}", style="yellow")
+    state = sorted({each.name for each in node.state})
     if node.role:
-        return Text(node.role)
+        return Text(", ".join((node.role, *state)))
     reasons = sorted({each.name for each in (*node.source_refusals, *node.target_refusals)})
-    return Text(", ".join(reasons), style="dim")
+    return Text(", ".join((*reasons, *state)), style="dim")
 
 
-def _moves(moves: Sequence[Move]) -> Table:
-    table = Table(box=None, header_style="bold")
-    for title in ("", "pod", "of", "from", "to", "or", "why"):
-        table.add_column(title, overflow="fold")
+def _moves(moves: Sequence[Move]) -> Grid:
+    table = Grid(("", "pod", "of", "from", "to", "or", "why"), right=("",))
     for number, move in enumerate(moves, 1):
         when = Text(str(number), style="" if move.this_cycle else "dim")
-        why = move.words if move.this_cycle else f"{move.words}; later: {move.deferred_by}"
+        why = move.message if move.this_cycle else f"{move.message}; later: {move.deferred_by}"
         others = ", ".join(move.alternatives[:2])
-        table.add_row(when, move.pod, move.owner, move.source, move.target, others, why)
+        table.add(when, move.pod, move.owner, move.source, move.target, others, why)
     return table
 
 
@@ -146,7 +174,21 @@ def _folded(plan: Plan) -> Iterator[str]:
             pods[reason.name].add(refused.pod)
             sample.setdefault(reason.name, reason)
     for name in sorted(pods, key=lambda name: (-len(pods[name]), name)):
-        yield f"{len(pods[name])} {name}: {sample[name].words} ({_named(pods[name])})"
+        yield f"{len(pods[name])} {name}: {sample[name].message} ({_named(pods[name])})"
+
+
+def _each(refused: Iterable[Refused]) -> Iterator[str]:
+    for each in refused:
+        reasons = "; ".join(f"{reason.name}: {reason.message}" for reason in each.reasons)
+        yield f"{each.pod} on {each.node}: {reasons}"
+
+
+def _elsewhere(plan: Plan) -> Iterator[str]:
+    """Return how many pods stay on nodes that need not give, if they are not listed."""
+    listed = {reason.name for refused in plan.refused for reason in refused.reasons}
+    for each in plan.staying:
+        if each.reason == Reason.NODE_NOT_ASKED and each.reason not in listed:
+            yield f"{each.pods} {each.reason}: {Reason.NODE_NOT_ASKED.refusal().message} (--all)"
 
 
 def _named(pods: Iterable[str]) -> str:

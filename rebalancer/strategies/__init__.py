@@ -1,25 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
 """Strategies: what is wanted of the nodes, stated as goals and never as victims."""
 
-from rebalancer.strategies.assessment import STRATEGIES, Assessment, Assessor, Waiting
-from rebalancer.strategies.base import Look, Participation, Refused, Strategy
-from rebalancer.strategies.claims import Patience
-from rebalancer.strategies.participation import RULES, Role, Rule, participation
-from rebalancer.strategies.reach import Evictable, Reach
+from rebalancer.strategies.assessment import STRATEGIES, Assessment, Assessor
+from rebalancer.strategies.base import ClusterView, Participation, Refused, Strategy
+from rebalancer.strategies.mobility import Evictable, Mobility
+from rebalancer.strategies.observations import Waiting
+from rebalancer.strategies.participation import (
+    RULES,
+    Role,
+    Rule,
+    node_verdicts,
+    participation,
+)
+from rebalancer.strategies.pending_pods import PendingTimes
 
 __all__ = (
     "RULES",
     "STRATEGIES",
     "Assessment",
     "Assessor",
+    "ClusterView",
     "Evictable",
-    "Look",
+    "Mobility",
     "Participation",
-    "Patience",
-    "Reach",
+    "PendingTimes",
     "Refused",
     "Role",
     "Rule",
     "Strategy",
     "Waiting",
+    "node_verdicts",
     "participation",
 )

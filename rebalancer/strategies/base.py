@@ -1,7 +1,8 @@
-"""What a strategy is, what it looks at, and who takes part.
+# SPDX-License-Identifier: Apache-2.0
+"""What a strategy is, what it is given, and which nodes take part.
 
 A strategy states goals for nodes and never picks victims: the planner does. It remembers
-nothing either: whether a goal has been broken often enough is the assessor's business.
+nothing either: whether a goal has been broken in enough samples is for the assessor to judge.
 """
 
 from __future__ import annotations
@@ -10,41 +11,41 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
+from common.cache.snapshot import Snapshot
 from common.cluster.records import NodeName
-from common.cluster.snapshot import Snapshot
 from common.config import RebalancerConfiguration
 from common.config import Strategy as StrategyName
 from common.fit import World
 from common.load import LoadView
 from rebalancer.goals import Ceiling, Goal
-from rebalancer.reasons import Refusal
-from rebalancer.strategies.claims import Patience
-from rebalancer.strategies.promises import Promises
-from rebalancer.strategies.reach import Reach
+from rebalancer.refusals import Refusal
+from rebalancer.strategies.mobility import Mobility
+from rebalancer.strategies.pending_pods import PendingTimes
+from rebalancer.strategies.predicted_levels import PredictedLevels
 
 Refused = Mapping[NodeName, tuple[Refusal, ...]]
-"""Nodes that are kept out, each with every reason; a node that is not named may take part."""
+"""Nodes that are kept out, each with every reason; a node that is not listed may take part."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Look:
-    """The cluster at one moment, what is believed of its load, and what is wanted."""
+class ClusterView:
+    """The cluster at one moment: its objects, its estimated load, and the configuration."""
 
     snapshot: Snapshot
     load: LoadView
     config: RebalancerConfiguration
     now_s: float
     world: World
-    patience: Patience = field(default_factory=Patience)
-    """For how long pods have waited for nodes, from earlier looks."""
+    pending_times: PendingTimes = field(default_factory=PendingTimes)
+    """For how long pods have been waiting for nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Participation:
-    """Who may give, who may take, and who is compared with whom; made once per look."""
+    """Which nodes may give pods, may take pods, and are compared with others."""
 
     sources_refused: Refused
-    """Give no pods for the sake of load. A goal to empty a node needs no such leave."""
+    """Give no pods for the sake of load. Goals to empty a node are not bound by this."""
     targets_refused: Refused
     """Take no pods that are moved for load."""
     refuges_refused: Refused
@@ -58,12 +59,14 @@ class Participation:
     autoscalers: Mapping[str, str]
     """What shows that an autoscaler may remove nodes of a pool; empty where nothing does."""
     ceilings: Mapping[NodeName, Ceiling]
-    """Hold for every node, whatever strategies are enabled."""
-    promises: Promises
-    """Levels to which our own moves were to bring nodes, where they are so."""
+    """For every node, whatever strategies are enabled."""
+    predicted: PredictedLevels
+    """Levels that our own moves predicted for nodes, where the prediction holds."""
     notes: tuple[str, ...] = ()
-    reach: Reach = field(kw_only=True, compare=False, repr=False)
-    """Which nodes could give and take at all; costs something, so it is asked when it matters."""
+    states: Refused = field(default_factory=dict)
+    """What is known of nodes and closes nothing to them: it is only shown."""
+    mobility: Mobility = field(kw_only=True, compare=False, repr=False)
+    """Which nodes could give or take pods at all; worked out on demand, because it is costly."""
 
 
 class Strategy(Protocol):
@@ -71,10 +74,10 @@ class Strategy(Protocol):
 
     name: ClassVar[StrategyName]
     for_load: ClassVar[bool]
-    """Rests while too little is known about load, and needs consecutive observations."""
+    """Pauses while too little is known about load, and needs consecutive observations."""
 
-    def goals(self, look: Look, parts: Participation) -> Sequence[Goal]:
-        """Return what this look alone calls for, by node or pool."""
+    def goals(self, cluster: ClusterView, parts: Participation) -> Sequence[Goal]:
+        """Return the goals for this moment, by node or pool."""
 
-    def notes(self, look: Look, parts: Participation) -> Sequence[str]:
-        """Say what a person would wonder about, in full sentences."""
+    def notes(self, cluster: ClusterView, parts: Participation) -> Sequence[str]:
+        """Return, in full sentences, what a reader of the plan might wonder about."""

@@ -1,9 +1,10 @@
-"""Bring the nodes of a pool near to each other.
+# SPDX-License-Identifier: Apache-2.0
+"""Bring the nodes of a pool closer to each other.
 
 For each pool and resource the highest and the lowest node may differ by `imbalanceThreshold`
-points. Nodes that are stuck at an end are taken out first: high ones without a pod that may
-be moved, low ones where none may run. What is left can be brought together, or the planner
-says why not.
+points. Nodes that are stuck at an end are left out first: high ones without a pod that may
+be moved, low ones where none may run. The rest can be leveled, or the planner explains why
+not.
 """
 
 from __future__ import annotations
@@ -16,21 +17,20 @@ from common.cluster.records import NodeName
 from common.config import FillLowNodes
 from common.config import Strategy as StrategyName
 from rebalancer.goals import MARGIN, PRECISION, Dimension, Goal, Spread
-from rebalancer.strategies.base import Look, Participation
+from rebalancer.strategies.base import ClusterView, Participation
+from rebalancer.strategies.mobility import STUCK
 from rebalancer.strategies.pools import (
     Levels,
-    downwards,
-    far,
     fills_low,
     gap,
+    most_loaded_first,
+    outliers,
     percent,
 )
-from rebalancer.strategies.reach import STUCK
-from rebalancer.strategies.words import NAMES
 
 NOTHING: Final[Levels] = {}
 MOST_STUCK: Final = 16
-"""Nodes of a pool that are looked at, the highest ones, where none of their pods may move."""
+"""Nodes of a pool without a movable pod that are reported, the highest first."""
 
 
 class LoadBalancing:
@@ -39,62 +39,67 @@ class LoadBalancing:
     name: ClassVar[StrategyName] = StrategyName.LOAD_BALANCING
     for_load: ClassVar[bool] = True
 
-    def goals(self, look: Look, parts: Participation) -> Sequence[Goal]:
-        stated = (_goal(look, parts, pool, d) for pool in sorted(parts.pools) for d in Dimension)
+    def goals(self, cluster: ClusterView, parts: Participation) -> Sequence[Goal]:
+        stated = (_goal(cluster, parts, pool, d) for pool in sorted(parts.pools) for d in Dimension)
         return [goal for goal in stated if goal is not None]
 
-    def notes(self, look: Look, parts: Participation) -> Sequence[str]:
-        """Name the pools whose low nodes are not filled although nobody has said so."""
-        if look.config.fill_low_nodes is not FillLowNodes.AUTO:
+    def notes(self, cluster: ClusterView, parts: Participation) -> Sequence[str]:
+        """Name the pools whose low nodes are not filled because of an autoscaler."""
+        if cluster.config.fill_low_nodes is not FillLowNodes.AUTO:
             return ()
         return [
-            f"Low nodes{_of(pool)} are not filled, for an autoscaler may remove them: {sign} "
+            f"Low nodes{_of(pool)} are not filled, because an autoscaler may remove them: {sign} "
             "(fillLowNodes)."
             for pool, sign in sorted(parts.autoscalers.items())
             if sign
         ]
 
 
-def _goal(look: Look, parts: Participation, pool: str, dimension: Dimension) -> Spread | None:
+def _goal(
+    cluster: ClusterView, parts: Participation, pool: str, dimension: Dimension
+) -> Spread | None:
     names = [name for name in parts.pools[pool] if name not in parts.spread_refused]
-    points = look.config.imbalance_threshold
-    promised = parts.promises[dimension]
-    measured = levels_of(look, names, dimension)
-    levels = levels_of(look, names, dimension, promised)
+    points = cluster.config.imbalance_threshold
+    predicted = parts.predicted[dimension]
+    measured = levels_of(cluster, names, dimension)
+    levels = levels_of(cluster, names, dimension, predicted)
     if min(_width(measured), _width(levels)) <= points + PRECISION:
         return None
-    fill_low = fills_low(look.config.fill_low_nodes, parts.autoscalers[pool])
+    fill_low = fills_low(cluster.config.fill_low_nodes, parts.autoscalers[pool])
     free = _unstuck(levels, points, parts, fill_low=fill_low)
-    return spread(pool, dimension, points, free, promised, fill_low=fill_low)
+    return spread(pool, dimension, points, free, predicted, fill_low=fill_low)
 
 
 def levels_of(
-    look: Look, names: Iterable[NodeName], dimension: Dimension, promised: Levels = NOTHING
+    cluster: ClusterView,
+    names: Iterable[NodeName],
+    dimension: Dimension,
+    predicted: Levels = NOTHING,
 ) -> Levels:
-    """Return how much nodes use of a resource, or were promised to use."""
-    loads = look.load.nodes
+    """Return how much nodes use of a resource, or were predicted to use."""
+    loads = cluster.load.nodes
     return {
-        name: promised[name] if name in promised else percent(loads[name], dimension)
+        name: predicted[name] if name in predicted else percent(loads[name], dimension)
         for name in names
     }
 
 
-def stuck_highs(look: Look, parts: Participation) -> Iterator[tuple[Spread, NodeName]]:
+def stuck_highs(cluster: ClusterView, parts: Participation) -> Iterator[tuple[Spread, NodeName]]:
     """Yield nodes that are too high in their pool and have no pod that may be moved.
 
     No goal names them, because none could be met. Each comes with the one that there would be.
     """
-    if not parts.reach.refused:
+    if not parts.mobility.refused:
         return
     rest = {name for name, why in parts.spread_refused.items() if not STUCK.issuperset(why)}
     for pool, dimension in product(sorted(parts.pools), Dimension):
         names = [name for name in parts.pools[pool] if name not in rest]
-        levels, points = levels_of(look, names, dimension), look.config.imbalance_threshold
-        fill_low = fills_low(look.config.fill_low_nodes, parts.autoscalers[pool])
+        levels, points = levels_of(cluster, names, dimension), cluster.config.imbalance_threshold
+        fill_low = fills_low(cluster.config.fill_low_nodes, parts.autoscalers[pool])
         goal = spread(pool, dimension, points, levels, fill_low=fill_low)
-        high = far(levels, points, fill_low=fill_low).high if goal is not None else ()
-        for name in downwards({name: levels[name] for name in high})[:MOST_STUCK]:
-            if goal is not None and not parts.reach.gives(name):
+        high = outliers(levels, points, fill_low=fill_low).high if goal is not None else ()
+        for name in most_loaded_first({name: levels[name] for name in high})[:MOST_STUCK]:
+            if goal is not None and not parts.mobility.gives(name):
                 yield goal, name
 
 
@@ -103,13 +108,13 @@ def _width(levels: Levels) -> float:
 
 
 def _unstuck(levels: Levels, points: float, parts: Participation, *, fill_low: bool) -> Levels:
-    """Return the levels without the nodes that cannot be moved away from an end.
+    """Return the levels without the nodes that are stuck at an end.
 
     The low end goes first: a few questions settle all of it, and without a low node that
-    nobody can fill most of the others are no longer too high.
+    nothing can fill most of the others are no longer too high.
     """
     while True:
-        ends = far(levels, points, fill_low=fill_low)
+        ends = outliers(levels, points, fill_low=fill_low)
         stuck = _stuck_low(ends.low, levels, parts) or _stuck_high(ends.high, parts)
         if not stuck:
             return levels
@@ -119,11 +124,11 @@ def _unstuck(levels: Levels, points: float, parts: Participation, *, fill_low: b
 def _stuck_low(
     low: Sequence[NodeName], levels: Levels, parts: Participation
 ) -> frozenset[NodeName]:
-    return frozenset(low) - parts.reach.takers(low, downwards(levels))
+    return frozenset(low) - parts.mobility.takers(low, most_loaded_first(levels))
 
 
 def _stuck_high(high: Sequence[NodeName], parts: Participation) -> frozenset[NodeName]:
-    return frozenset(name for name in high if not parts.reach.gives(name))
+    return frozenset(name for name in high if not parts.mobility.gives(name))
 
 
 def spread(
@@ -131,16 +136,17 @@ def spread(
     dimension: Dimension,
     points: float,
     levels: Levels,
-    promised: Collection[NodeName] = (),
+    predicted: Collection[NodeName] = (),
     *,
     fill_low: bool,
 ) -> Spread | None:
-    """Return the goal for these nodes; none if they are near enough to each other.
+    """Return the goal for these nodes; none if they are close enough to each other.
 
-    If one end is where our moves were to bring it, the other may be off by the margin.
+    If one end is where our moves were predicted to bring it, the other may be off by the
+    margin.
     """
-    order = downwards(levels)
-    one_end = len(order) > 1 and (order[0] in promised) != (order[-1] in promised)
+    order = most_loaded_first(levels)
+    one_end = len(order) > 1 and (order[0] in predicted) != (order[-1] in predicted)
     if gap(levels, fill_low=fill_low) <= points + (MARGIN if one_end else PRECISION):
         return None
     return Spread(
@@ -150,18 +156,18 @@ def spread(
         points=points,
         nodes=tuple(sorted(levels)),
         fill_low=fill_low,
-        words=_words(pool, dimension, points, levels, fill_low=fill_low),
+        message=_message(pool, dimension, points, levels, fill_low=fill_low),
     )
 
 
-def _words(
+def _message(
     pool: str, dimension: Dimension, points: float, levels: Levels, *, fill_low: bool
 ) -> str:
-    order = downwards(levels)
+    order = most_loaded_first(levels)
     high, low = order[0], order[-1]
     apart = f"{gap(levels, fill_low=fill_low):.0f} points"
     allowed = f"allowed {points:g}, imbalanceThreshold"
-    top = f"{high} uses {levels[high]:.0f} % {NAMES[dimension]}"
+    top = f"{high} uses {levels[high]:.0f} % {dimension.label}"
     if fill_low:
         return f"{top} and {low} {levels[low]:.0f} %{_of(pool)}: {apart} apart ({allowed})"
     return f"{top}: {apart} above the mean of the others{_of(pool)} ({allowed})"

@@ -1,11 +1,11 @@
-"""Who takes part: which nodes may give pods, take pods, and are compared with others.
+# SPDX-License-Identifier: Apache-2.0
+"""Which nodes may give pods, take pods, and are compared with others.
 
-`RULES` holds small functions; each has one named reason against a node, and says which
-roles it closes to it. All reasons that apply are listed, for a node that is left out
-without a word is what people complain about most.
+`RULES` holds small functions; each returns one named reason against a node and closes some
+roles to it. All reasons that apply are listed, so that no node is left out silently.
 
-Rules here cost nothing to speak of, for they are put to every node at every look. Whether
-a node could give or take anything at all costs more, and stands in `reach`.
+Rules must be cheap, because they run for every node in every cycle. Whether a node could
+give or take anything at all costs more and is found out in `mobility`.
 """
 
 from __future__ import annotations
@@ -14,30 +14,35 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import Flag, auto
 from typing import Final, NamedTuple
 
+from common.api.contract import Unknown, under_maintenance
+from common.cache.snapshot import NodeView, Snapshot
 from common.cluster.records import NodeName, NodeRecord
-from common.cluster.snapshot import NodeView
-from common.contract import Unknown, under_maintenance
 from rebalancer.goals import Ceiling
 from rebalancer.pod_starts import start_failures
-from rebalancer.reasons import Refusal
-from rebalancer.strategies.base import Look, Participation, Refused
-from rebalancer.strategies.claims import claims, nominations
+from rebalancer.refusals import Reason, Refusal
+from rebalancer.strategies.base import ClusterView, Participation, Refused
+from rebalancer.strategies.mobility import Evictable, Mobility
+from rebalancer.strategies.pending_pods import Claims, claims, nominations
 from rebalancer.strategies.pools import autoscaler_of, pools_of, removal_taint
-from rebalancer.strategies.promises import kept_promises
-from rebalancer.strategies.reach import Evictable, Reach
+from rebalancer.strategies.predicted_levels import predictions_that_hold
 
 CONTROL_PLANE_LABELS: Final = (
     "node-role.kubernetes.io/control-plane",
     "node-role.kubernetes.io/master",
 )
 
+_NOT_READY: Final = Reason.NOT_READY.refusal()
+_CORDONED: Final = Reason.CORDONED.refusal()
+_CONTROL_PLANE: Final = Reason.CONTROL_PLANE.refusal()
+_UNDER_MAINTENANCE: Final = Reason.UNDER_MAINTENANCE.refusal()
 _NAMED: Final = 5
-_WHY_UNKNOWN: Final = {
-    Unknown.NO_ALLOCATABLE: "it does not say how much CPU or memory it has",
+_INFEASIBLE: Final = "Infeasible"
+WHY_UNKNOWN: Final = {
+    Unknown.NO_ALLOCATABLE: "it does not report its allocatable CPU or memory",
     Unknown.NO_SAMPLE: "it was never measured",
     Unknown.STALE_SAMPLE: "its last sample is too old",
     Unknown.FUTURE_SAMPLE: "its sample is from the future: some clock is wrong",
-    Unknown.ABSURD_SAMPLE: "its sample is no possible amount",
+    Unknown.ABSURD_SAMPLE: "its sample is not a possible amount",
 }
 
 
@@ -60,10 +65,10 @@ TAKING: Final = Role.TARGET | Role.REFUGE
 EVERYTHING: Final = TAKING | Role.SOURCE | Role.SPREAD
 
 
-class Scene(NamedTuple):
-    """What the rules may look at beside the node."""
+class RuleContext(NamedTuple):
+    """What the rules need besides the node."""
 
-    look: Look
+    cluster: ClusterView
     nominated: dict[NodeName, str]
     """Nodes where room is kept for a pending pod, and the first such pod."""
     claimed: dict[NodeName, str]
@@ -75,7 +80,7 @@ class Scene(NamedTuple):
 class Rule(NamedTuple):
     """One reason against a node, and the roles that it closes."""
 
-    judge: Callable[[NodeView, Scene], Refusal | None]
+    judge: Callable[[NodeView, RuleContext], Refusal | None]
     closes: Role
 
     @property
@@ -83,85 +88,90 @@ class Rule(NamedTuple):
         return self.judge.__name__
 
 
-def is_ready(view: NodeView, _: Scene) -> Refusal | None:
-    return None if view.node.ready else Refusal("NotReady", "it is not Ready", False)
+def is_ready(view: NodeView, _: RuleContext) -> Refusal | None:
+    return None if view.node.ready else _NOT_READY
 
 
-def is_schedulable(view: NodeView, _: Scene) -> Refusal | None:
+def is_schedulable(view: NodeView, _: RuleContext) -> Refusal | None:
     """A cordoned node may still be relieved: it takes nothing, and that is all."""
-    return Refusal("Cordoned", "it is cordoned", False) if view.node.unschedulable else None
+    return _CORDONED if view.node.unschedulable else None
 
 
-def is_known(view: NodeView, scene: Scene) -> Refusal | None:
-    load = scene.look.load.nodes.get(view.node.name)
+def is_known(view: NodeView, context: RuleContext) -> Refusal | None:
+    load = context.cluster.load.nodes.get(view.node.name)
     why = Unknown.NO_SAMPLE if load is None else load.why
     if why is None:
         return None
-    return Refusal("UnknownLoad", f"its load is not known: {_WHY_UNKNOWN[why]}", False)
+    return Reason.UNKNOWN_LOAD.refusal(cause=WHY_UNKNOWN[why])
 
 
-def is_known_as_a_refuge(view: NodeView, scene: Scene) -> Refusal | None:
-    """A drain prefers nodes that are known; where hardly any is, it goes by estimates.
+def says_what_it_has(view: NodeView, context: RuleContext) -> Refusal | None:
+    """A drain may use nodes whose load is not known: they take pods by requests.
 
-    Otherwise no node could be emptied while metrics are away.
+    Otherwise no node could be emptied while metrics are missing.
     """
-    load = scene.look.load.nodes.get(view.node.name)
-    estimated = load is not None and load.why is not Unknown.NO_ALLOCATABLE
-    return None if estimated and scene.look.load.resting else is_known(view, scene)
+    load = context.cluster.load.nodes.get(view.node.name)
+    asked = load is not None and load.why is not Unknown.NO_ALLOCATABLE
+    return None if asked else is_known(view, context)
 
 
-def is_no_control_plane(view: NodeView, _: Scene) -> Refusal | None:
+def is_known_first(view: NodeView, context: RuleContext) -> Refusal | None:
+    """A drain prefers nodes whose load is known, unless hardly any is."""
+    return None if context.cluster.load.resting else is_known(view, context)
+
+
+def is_no_control_plane(view: NodeView, _: RuleContext) -> Refusal | None:
     if any(label in view.node.labels for label in CONTROL_PLANE_LABELS):
-        return Refusal("ControlPlane", "it is a control-plane node")
+        return _CONTROL_PLANE
     return None
 
 
-def is_not_under_maintenance(view: NodeView, _: Scene) -> Refusal | None:
+def is_not_under_maintenance(view: NodeView, _: RuleContext) -> Refusal | None:
     if under_maintenance(view.node.labels):
-        return Refusal("UnderMaintenance", "it is under maintenance", False)
+        return _UNDER_MAINTENANCE
     return None
 
 
-def is_not_being_removed(view: NodeView, _: Scene) -> Refusal | None:
+def is_not_being_removed(view: NodeView, _: RuleContext) -> Refusal | None:
     taint = removal_taint(view.node)
     if not taint:
         return None
-    return Refusal("BeingRemoved", f"an autoscaler is removing it (taint {taint})", False)
+    return Reason.BEING_REMOVED.refusal(taint=taint)
 
 
-def is_old_enough(view: NodeView, scene: Scene) -> Refusal | None:
-    wanted = scene.look.config.min_node_age
-    age_s = scene.look.now_s - view.node.created_s
+def is_old_enough(view: NodeView, context: RuleContext) -> Refusal | None:
+    wanted = context.cluster.config.min_node_age
+    age_s = context.cluster.now_s - view.node.created_s
     if age_s >= wanted.seconds:
         return None
-    words = f"it is only {max(0.0, age_s):.0f} s old; nodes count from {wanted} on (minNodeAge)"
-    return Refusal("TooYoung", words, False)
+    return Reason.TOO_YOUNG.refusal("node", age_s=max(0.0, age_s), wanted=wanted)
 
 
-def is_not_nominated(view: NodeView, scene: Scene) -> Refusal | None:
-    pod = scene.nominated.get(view.node.name)
+def is_not_nominated(view: NodeView, context: RuleContext) -> Refusal | None:
+    pod = context.nominated.get(view.node.name)
     if pod is None:
         return None
-    return Refusal("Nominated", f"the scheduler keeps room there for pod {pod}", False)
+    return Reason.NOMINATED.refusal(pod=pod)
 
 
-def is_not_claimed(view: NodeView, scene: Scene) -> Refusal | None:
-    pod = scene.claimed.get(view.node.name)
+def is_not_claimed(view: NodeView, context: RuleContext) -> Refusal | None:
+    pod = context.claimed.get(view.node.name)
     if pod is None:
         return None
-    return Refusal("PendingPodFirst", f"pod {pod} waits for a node and would fit there", False)
+    return Reason.PENDING_POD_FIRST.refusal(pod=pod)
 
 
-def starts_pods(view: NodeView, scene: Scene) -> Refusal | None:
-    """A drain may use it as the last resort: no tenant's pods may stop one."""
-    return scene.failing.get(view.node.name)
+def starts_pods(view: NodeView, context: RuleContext) -> Refusal | None:
+    """A drain may use it as the last resort: pods of a tenant must not stop a drain."""
+    return context.failing.get(view.node.name)
 
 
 RULES: tuple[Rule, ...] = (
     Rule(is_ready, EVERYTHING),
     Rule(is_schedulable, TAKING | Role.SPREAD),
     Rule(is_known, EVERYTHING & ~Role.REFUGE),
-    Rule(is_known_as_a_refuge, Role.REFUGE),
+    Rule(says_what_it_has, Role.REFUGE),
+    Rule(is_known_first, Role.FIRST_REFUGE),
     Rule(is_no_control_plane, EVERYTHING),
     Rule(is_not_under_maintenance, EVERYTHING),
     Rule(is_not_being_removed, EVERYTHING),
@@ -172,18 +182,26 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def participation(look: Look, evictable: Evictable) -> Participation:
-    """Return who takes part in what; `evictable` tells whether a pod may be moved for load."""
-    patience, config, now_s = look.patience, look.config, look.now_s
-    found = claims(look.world, config.scheduler_names)
-    promised = nominations(look.snapshot, config.scheduler_names)
-    patience.look({**found.pods, **promised}, now_s)
-    nominated, claimed = patience.first(promised, now_s), patience.first(found.pods, now_s)
+def node_verdicts(cluster: ClusterView, name: NodeName) -> tuple[tuple[str, Refusal | None], ...]:
+    """Return every rule by name, and what it has against a node."""
+    config = cluster.config
     failing = start_failures(
-        look.snapshot, now_s=look.now_s, cooldown_s=config.node_cooldown.seconds
+        cluster.snapshot, now_s=cluster.now_s, cooldown_s=config.node_cooldown.seconds
     )
-    refused = _refused(Scene(look, nominated, claimed, failing))
-    pools = pools_of(look.snapshot.nodes.values(), config.pool_label)
+    context = _rule_context(cluster, claims(cluster.world, config.scheduler_names), failing)
+    view = cluster.snapshot.nodes[name]
+    return tuple((rule.name, rule.judge(view, context)) for rule in RULES)
+
+
+def participation(cluster: ClusterView, evictable: Evictable) -> Participation:
+    """Return which nodes take part; `evictable` decides whether a pod may be moved for load."""
+    config = cluster.config
+    found = claims(cluster.world, config.scheduler_names)
+    failing = start_failures(
+        cluster.snapshot, now_s=cluster.now_s, cooldown_s=config.node_cooldown.seconds
+    )
+    refused = _refused(_rule_context(cluster, found, failing))
+    pools = pools_of(cluster.snapshot.nodes.values(), config.pool_label)
     ceiling = Ceiling(config.cpu_threshold, config.memory_threshold)
     return Participation(
         sources_refused=refused[Role.SOURCE],
@@ -192,23 +210,38 @@ def participation(look: Look, evictable: Evictable) -> Participation:
         spread_refused=refused[Role.SPREAD],
         last_resorts=refused[Role.FIRST_REFUGE],
         pools=pools,
-        autoscalers={pool: autoscaler_of(_records(look, pools[pool])) for pool in pools},
-        ceilings=dict.fromkeys(sorted(look.snapshot.nodes), ceiling),
-        promises=kept_promises(look.snapshot.migrations.values(), look.load.nodes),
+        autoscalers={pool: autoscaler_of(_records(cluster, pools[pool])) for pool in pools},
+        ceilings=dict.fromkeys(sorted(cluster.snapshot.nodes), ceiling),
+        predicted=predictions_that_hold(cluster.snapshot.migrations.values(), cluster.load.nodes),
         notes=(*_untried(found.untried), *_failing(failing)),
-        reach=Reach(look.world, evictable),
+        states=_resizes(cluster.snapshot),
+        mobility=Mobility(cluster.world, evictable),
     )
 
 
-def _records(look: Look, names: tuple[NodeName, ...]) -> list[NodeRecord]:
-    return [look.snapshot.nodes[name].node for name in names]
+def _rule_context(
+    cluster: ClusterView, found: Claims, failing: Mapping[NodeName, Refusal]
+) -> RuleContext:
+    pending, now_s = cluster.pending_times, cluster.now_s
+    nominated = nominations(cluster.snapshot, cluster.config.scheduler_names)
+    pending.note({**found.pods, **nominated}, now_s)
+    return RuleContext(
+        cluster,
+        nominated=pending.kept_nodes(nominated, now_s),
+        claimed=pending.kept_nodes(found.pods, now_s),
+        failing=failing,
+    )
 
 
-def _refused(scene: Scene) -> dict[Role, Refused]:
+def _records(cluster: ClusterView, names: tuple[NodeName, ...]) -> list[NodeRecord]:
+    return [cluster.snapshot.nodes[name].node for name in names]
+
+
+def _refused(context: RuleContext) -> dict[Role, Refused]:
     found: dict[Role, dict[NodeName, tuple[Refusal, ...]]] = {role: {} for role in Role}
-    for view in scene.look.snapshot.nodes.values():
+    for view in context.cluster.snapshot.nodes.values():
         for rule in RULES:
-            refusal = rule.judge(view, scene)
+            refusal = rule.judge(view, context)
             if refusal is not None:
                 for role in rule.closes:
                     found[role][view.node.name] = (
@@ -218,10 +251,24 @@ def _refused(scene: Scene) -> dict[Role, Refused]:
     return dict(found)
 
 
+def _resizes(snapshot: Snapshot) -> Refused:
+    """Return the resizes in place that nodes do not carry out; of very many the first.
+
+    They close nothing: any tenant can ask for a resize that no node has room for.
+    """
+    found: dict[NodeName, tuple[Refusal, ...]] = {}
+    for pod in sorted(snapshot.resizing.values(), key=lambda pod: pod.key):
+        known = found.get(pod.node, ())
+        if len(known) < _NAMED:
+            case = "infeasible" if pod.resize == _INFEASIBLE else ""
+            found[pod.node] = (*known, Reason.RESIZE_PENDING.refusal(case, pod=pod.key))
+    return found
+
+
 def _failing(failing: Mapping[NodeName, Refusal]) -> Iterator[str]:
     """Name the nodes; of very many only the first."""
     for name in sorted(failing)[:_NAMED]:
-        yield f"{name} takes no pods that are moved for load: {failing[name].words}."
+        yield f"{name} takes no pods that are moved for load: {failing[name].message}."
     if len(failing) > _NAMED:
         yield f"{len(failing) - _NAMED} more nodes take no pods that are moved for load."
 

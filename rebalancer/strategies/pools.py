@@ -1,9 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pools: which nodes are compared with each other, and what their ends are.
 
 Nodes with the same value of the pool label are a pool. With a label configured, the nodes
 that lack it are a pool of their own, named "". The low end of a pool counts only where it
-is filled; elsewhere a node is compared with the mean of the others, so that a node that an
-autoscaler wants to empty gives nobody a reason to fill it.
+is filled; elsewhere a node is compared with the mean of the others, so that a node which an
+autoscaler wants to empty is no reason to fill it.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from math import fsum
 from typing import Final, NamedTuple
 
+from common.api.contract import DO_NOT_DISRUPT, SCALE_DOWN_DISABLED
+from common.cache.snapshot import NodeView
 from common.cluster.records import NodeName, NodeRecord
-from common.cluster.snapshot import NodeView
 from common.config import FillLowNodes
-from common.contract import DO_NOT_DISRUPT, SCALE_DOWN_DISABLED
 from common.load import NodeLoad
 from rebalancer.goals import Dimension
 
@@ -45,7 +46,7 @@ AUTOSCALER_LABELS: Final = frozenset(
 """Karpenter's own, and those of node groups that a cloud may scale."""
 
 
-class Far(NamedTuple):
+class Outliers(NamedTuple):
     """The nodes that are too far from the others."""
 
     high: tuple[NodeName, ...]
@@ -63,10 +64,12 @@ def pools_of(views: Iterable[NodeView], label: str) -> dict[str, tuple[NodeName,
 
 def removal_taint(node: NodeRecord) -> str:
     """Return the taint with which an autoscaler removes this node; else nothing."""
+    if not node.taints:
+        return ""
     return min((t.key for t in node.taints if t.key in REMOVAL_TAINTS), default="")
 
 
-def sign_of_autoscaler(node: NodeRecord) -> str:
+def autoscaler_sign(node: NodeRecord) -> str:
     """Return what shows that an autoscaler may remove nodes like this one; else nothing."""
     if not AUTOSCALER_LABELS.isdisjoint(node.labels):
         return f"label {min(AUTOSCALER_LABELS.intersection(node.labels))}"
@@ -77,16 +80,16 @@ def sign_of_autoscaler(node: NodeRecord) -> str:
 
 
 def kept_by_autoscalers(node: NodeRecord) -> bool:
-    """Tell whether somebody has told autoscalers to leave this node alone."""
-    told = (node.annotations.get(key) for key in (SCALE_DOWN_DISABLED, DO_NOT_DISRUPT))
-    return "true" in told
+    """Tell whether annotations keep autoscalers from removing this node."""
+    values = (node.annotations.get(key) for key in (SCALE_DOWN_DISABLED, DO_NOT_DISRUPT))
+    return "true" in values
 
 
 def autoscaler_of(nodes: Collection[NodeRecord]) -> str:
     """Return what shows that an autoscaler may remove nodes of a pool, on the first that does."""
     if all(kept_by_autoscalers(node) for node in nodes):
         return ""
-    signs = ((node.name, sign) for node in nodes if (sign := sign_of_autoscaler(node)))
+    signs = ((node.name, sign) for node in nodes if (sign := autoscaler_sign(node)))
     return next((f"{name} has the {sign}" for name, sign in signs), "")
 
 
@@ -115,24 +118,24 @@ def gap(levels: Levels, *, fill_low: bool) -> float:
     return highest - _others_mean(levels)(highest)
 
 
-def far(levels: Levels, points: float, *, fill_low: bool) -> Far:
+def outliers(levels: Levels, points: float, *, fill_low: bool) -> Outliers:
     """Return the nodes that keep a pool from being within so many points.
 
     A node that is too far from both ends counts for the end that it is nearer to.
     """
     if gap(levels, fill_low=fill_low) <= points:
-        return Far((), ())
+        return Outliers((), ())
     if not fill_low:
         mean = _others_mean(levels)
-        return Far(tuple(n for n, level in levels.items() if level - mean(level) > points), ())
+        return Outliers(tuple(n for n, level in levels.items() if level - mean(level) > points), ())
     highest, lowest = max(levels.values()), min(levels.values())
     middle = (highest + lowest) / 2
     high = (n for n, level in levels.items() if level - lowest > points and level > middle)
     low = (n for n, level in levels.items() if highest - level > points and level <= middle)
-    return Far(tuple(high), tuple(low))
+    return Outliers(tuple(high), tuple(low))
 
 
-def downwards(levels: Levels) -> list[NodeName]:
+def most_loaded_first(levels: Levels) -> list[NodeName]:
     """Return the nodes, the most loaded first; equal ones by name."""
     return sorted(levels, key=lambda name: (-levels[name], name))
 

@@ -1,20 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bring nodes that are above their ceiling under it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from common.cluster.records import NodeName
 from common.config import Strategy as StrategyName
 from common.load import NodeLoad
-from rebalancer.goals import PRECISION, AtMost, Ceiling, Dimension, Goal
-from rebalancer.strategies.base import Look, Participation
+from rebalancer.goals import MARGIN, AtMost, Ceiling, Dimension, Goal
+from rebalancer.strategies.base import ClusterView, Participation
 from rebalancer.strategies.pools import percent
-from rebalancer.strategies.words import NAMES, some
 
-_KEYS = {Dimension.CPU: "cpuThreshold", Dimension.MEMORY: "memoryThreshold"}
+_SHOWN: Final = 3
+_KEYS: Final = {Dimension.CPU: "cpuThreshold", Dimension.MEMORY: "memoryThreshold"}
 
 
 class ResourceOptimization:
@@ -23,53 +23,44 @@ class ResourceOptimization:
     name: ClassVar[StrategyName] = StrategyName.RESOURCE_OPTIMIZATION
     for_load: ClassVar[bool] = True
 
-    def goals(self, look: Look, parts: Participation) -> Sequence[Goal]:
+    def goals(self, cluster: ClusterView, parts: Participation) -> Sequence[Goal]:
         return [
             at_most(load, parts.ceilings[name], broken)
-            for name, load in sorted(look.load.nodes.items())
-            if name not in parts.sources_refused and (broken := _broken(load, parts))
+            for name, load in sorted(cluster.load.nodes.items())
+            if name not in parts.sources_refused and (broken := above(load, parts.ceilings[name]))
         ]
 
-    def notes(self, look: Look, parts: Participation) -> Sequence[str]:
-        """Name the nodes that are above their ceiling and are left alone, by reason."""
+    def notes(self, cluster: ClusterView, parts: Participation) -> Sequence[str]:
+        """Name the nodes that are above their ceiling and do not take part, by reason."""
         by_reason: dict[str, list[NodeName]] = {}
         for name, refusals in sorted(parts.sources_refused.items()):
-            load = look.load.nodes.get(name)
+            load = cluster.load.nodes.get(name)
             if load is not None and load.known and above(load, parts.ceilings[name]):
-                by_reason.setdefault(refusals[0].words, []).append(name)
+                by_reason.setdefault(refusals[0].message, []).append(name)
         return [
-            f"Above the ceiling, but not relieved: {some(names)}, for {reason}."
+            f"Above the ceiling, but not relieved: {_some(names)}, because {reason}."
             for reason, names in sorted(by_reason.items())
         ]
 
 
-def _broken(load: NodeLoad, parts: Participation) -> tuple[Dimension, ...]:
-    """Return the resources that are above the ceiling, and were not promised to be at it."""
-    ceiling = parts.ceilings[load.name]
-    return tuple(
-        dimension
-        for dimension in above(load, ceiling)
-        if parts.promises[dimension].get(load.name, inf) > allowed(ceiling, dimension) + PRECISION
-    )
+def _some(names: Sequence[NodeName]) -> str:
+    """Return a few names, and how many more there are."""
+    shown = ", ".join(names[:_SHOWN])
+    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"
 
 
 def above(load: NodeLoad, ceiling: Ceiling) -> tuple[Dimension, ...]:
-    """Return the resources that are above the ceiling, the one that is furthest above first."""
+    """Return the resources that are above the ceiling by more than the margin, the worst first."""
     if load.cpu_percent <= ceiling.cpu_percent and load.mem_percent <= ceiling.mem_percent:
-        return ()  # nearly all nodes; what is settled is never more
-    excess = {d: percent(load, d) - allowed(ceiling, d) for d in Dimension}
-    return tuple(sorted((d for d in Dimension if excess[d] > PRECISION), key=lambda d: -excess[d]))
-
-
-def allowed(ceiling: Ceiling, dimension: Dimension) -> float:
-    """Return the percentage that a node may use."""
-    return ceiling.cpu_percent if dimension is Dimension.CPU else ceiling.mem_percent
+        return ()  # nearly all nodes; the settled levels are never higher
+    excess = {d: percent(load, d) - ceiling.of(d) for d in Dimension}
+    return tuple(sorted((d for d in Dimension if excess[d] > MARGIN), key=lambda d: -excess[d]))
 
 
 def at_most(load: NodeLoad, ceiling: Ceiling, broken: tuple[Dimension, ...]) -> AtMost:
     """Return the goal for a node that is above its ceiling in some resources."""
     used = " and ".join(
-        f"{percent(load, d):.0f} % {NAMES[d]} (allowed {allowed(ceiling, d):g} %, {_KEYS[d]})"
+        f"{percent(load, d):.0f} % {d.label} (allowed {ceiling.of(d):g} %, {_KEYS[d]})"
         for d in broken
     )
     return AtMost(
@@ -77,5 +68,5 @@ def at_most(load: NodeLoad, ceiling: Ceiling, broken: tuple[Dimension, ...]) -> 
         node=load.name,
         ceiling=ceiling,
         broken=broken,
-        words=f"{load.name} uses {used}",
+        message=f"{load.name} uses {used}",
     )

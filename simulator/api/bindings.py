@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The `binding` subresource: a pod gets its node, once.
 
 Follows BindingREST (pkg/registry/core/pod/storage/storage.go) of v1.36.
@@ -9,12 +10,12 @@ from typing import Final
 
 from common.kube.resources import PODS, Resource
 from simulator.api.errors import BadRequest, Conflict, InternalError, conflict
+from simulator.api.kinds.pod_admission import topology_labels
+from simulator.api.kinds.pods import condition, with_condition
 from simulator.api.metadata import timestamp
 from simulator.api.objects import storage_conflict
 from simulator.api.registry import Registry
 from simulator.api.storage import Entry, Json
-from simulator.api.strategies.pod_admission import topology_labels
-from simulator.api.strategies.pods import condition, with_condition
 
 BINDINGS: Final = Resource("", "v1", "pods/binding", "Binding", True)
 
@@ -43,8 +44,8 @@ def bind(
 def _check_target(target: Json) -> None:
     if target.get("kind") not in (None, "", "Node"):
         kind = target["kind"]
-        words = f'target.kind: Unsupported value: "{kind}": supported values: "Node", "<empty>"'
-        raise InternalError(words)
+        message = f'target.kind: Unsupported value: "{kind}": supported values: "Node", "<empty>"'
+        raise InternalError(message)
     if not target.get("name"):
         raise InternalError("target.name: Required value")
 

@@ -1,4 +1,5 @@
-"""Requests, taken apart: which object is meant, and what is to happen to it."""
+# SPDX-License-Identifier: Apache-2.0
+"""Parsed requests: the target object and the operation."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from simulator.api.errors import (
     no_such_route,
     unknown_value,
 )
-from simulator.api.kinds import Kind, Kinds
+from simulator.api.kind import Kind, Kinds
 from simulator.api.storage import Json
 
 _decode: Final = msgspec.json.Decoder().decode
@@ -74,7 +75,7 @@ def _is_namespace_part(group: str, rest: Sequence[str]) -> bool:
 
 
 def verb_of(method: str, target: Target, *, watch: bool) -> str:
-    """Return what a method does to a target, or refuse it."""
+    """Return the verb of a method on a target, or raise if it is not allowed."""
     if target.subresource:
         return {**_ON_OBJECT, "POST": "create"}.get(method, method.lower())
     if target.name:
@@ -118,7 +119,7 @@ class Call:
 
     @property
     def dry_run(self) -> bool:
-        """Tell whether nothing is to be kept."""
+        """Return whether the request is a dry run."""
         return check_dry_run(self.params.get("dryRun", ""), _OPTIONS_OF.get(self.verb, ""))
 
     def json(self) -> Any:
@@ -129,13 +130,13 @@ class Call:
             raise BadRequest(f"error decoding patch: {error}") from None
 
     def obj(self, kind: str, api_version: str) -> Json:
-        """Return the object in the body, which must be of the given type if it says so."""
+        """Return the object in the body; its type, if given, must be the expected one."""
         _check_media(self.content_type)
         try:
             obj = _decode(self.body)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            words = f"the object provided is unrecognized (must be of type {kind}): couldn't get "
-            raise BadRequest(f"{words}version/kind; json parse error: {error}") from None
+            message = f"the object provided is unrecognized (must be of type {kind}): couldn't get "
+            raise BadRequest(f"{message}version/kind; json parse error: {error}") from None
         if not isinstance(obj, dict):
             raise BadRequest(f"the object provided is unrecognized (must be of type {kind})")
         _check_type(obj, kind, api_version, custom=self.kind.custom)
@@ -154,8 +155,8 @@ class Call:
         try:
             body = _decode(self.body)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            words = f"couldn't get version/kind; json parse error: {error}"
-            raise BadRequest(words) from None
+            message = f"couldn't get version/kind; json parse error: {error}"
+            raise BadRequest(message) from None
         if not isinstance(body, dict) or body.get("kind", "DeleteOptions") != "DeleteOptions":
             raise BadRequest("the body of a deletion must be of type DeleteOptions")
         return body
@@ -179,8 +180,8 @@ def parse_delete_options(body: Json) -> DeleteOptions:
     try:
         read = msgspec.convert(body, _DeleteBody, strict=False)
     except msgspec.ValidationError as error:
-        words = f'DeleteOptions in version "v1" cannot be handled as a DeleteOptions: {error}'
-        raise BadRequest(words) from None
+        message = f'DeleteOptions in version "v1" cannot be handled as a DeleteOptions: {error}'
+        raise BadRequest(message) from None
     expected = read.preconditions or _Preconditions()
     dry_run = check_dry_run(",".join(read.dry_run or ()), "DeleteOptions")
     return DeleteOptions(
@@ -205,7 +206,7 @@ def _deletion_parameters(params: Mapping[str, str]) -> Json:
 
 
 def check_dry_run(given: str, options: str) -> bool:
-    """Tell whether a dry run is asked for; refuse any other value than All."""
+    """Return whether a dry run is requested; reject any other value than All."""
     if given and given != "All":
         raise invalid_options(options, unknown_value("dryRun", [given], ("All",)))
     return bool(given)
@@ -214,21 +215,35 @@ def check_dry_run(given: str, options: str) -> bool:
 def _check_media(content_type: str) -> None:
     media = content_type.partition(";")[0].strip()
     if media and media != "application/json":
-        words = "the body of the request was in an unknown format - accepted media types include: "
-        raise UnsupportedMedia(f"{words}application/json")
+        message = (
+            "the body of the request was in an unknown format - accepted media types include: "
+        )
+        raise UnsupportedMedia(f"{message}application/json{_hint(media)}")
+
+
+def _hint(media: str) -> str:
+    """Say what to do where kubectl sends protobuf, as `kubectl create deployment` does."""
+    if "protobuf" not in media:
+        return ""
+    return (
+        " (the simulator reads JSON only: add --dry-run=client -o yaml to kubectl create, "
+        "and pipe it to kubectl apply -f -)"
+    )
 
 
 def _check_type(obj: Json, kind: str, api_version: str, *, custom: bool) -> None:
     if custom and not obj.get("kind"):
-        words = f"the object provided is unrecognized (must be of type {kind}): Object 'Kind' is "
-        raise BadRequest(f"{words}missing")
+        message = f"the object provided is unrecognized (must be of type {kind}): Object 'Kind' is "
+        raise BadRequest(f"{message}missing")
     said = obj.get("apiVersion") or api_version
     if said != api_version:
         if custom:
-            words = f"the API version in the data ({said}) does not match the expected API version "
-            raise BadRequest(f"{words}({api_version})")
-        words = f'{obj.get("kind", kind)} in version "{said}" cannot be handled as a {kind}'
-        raise BadRequest(words)
+            message = (
+                f"the API version in the data ({said}) does not match the expected API version "
+            )
+            raise BadRequest(f"{message}({api_version})")
+        message = f'{obj.get("kind", kind)} in version "{said}" cannot be handled as a {kind}'
+        raise BadRequest(message)
     if not custom and (obj.get("kind") or kind) != kind:
-        words = f'{obj["kind"]} in version "{said}" cannot be handled as a {kind}'
-        raise BadRequest(f"{words}: unknown conversion")
+        message = f'{obj["kind"]} in version "{said}" cannot be handled as a {kind}'
+        raise BadRequest(f"{message}: unknown conversion")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The built-in kinds, as discovery shows them."""
 
 from __future__ import annotations
@@ -6,31 +7,31 @@ from typing import Final
 
 from common.kube import resources as kube
 from common.kube.resources import Resource
-from simulator.api.kinds import Kind, Strategy, Subresource
-from simulator.api.strategies.budgets import BudgetStrategy
-from simulator.api.strategies.cluster import (
+from simulator.api.kind import Alias, Kind, Names, Strategy, Subresource, Subresources
+from simulator.api.kinds.budgets import BudgetStrategy
+from simulator.api.kinds.cluster import (
     LeaseStrategy,
     NamespaceStrategy,
     NodeStrategy,
     PriorityClassStrategy,
+    ServiceStrategy,
 )
-from simulator.api.strategies.definitions import DefinitionStrategy
-from simulator.api.strategies.events import (
+from simulator.api.kinds.definitions import DefinitionStrategy
+from simulator.api.kinds.events import (
     CORE_EVENTS,
     CoreEventStrategy,
     NewEventStrategy,
     to_new,
     to_old,
 )
-from simulator.api.strategies.pods import PodStrategy
-from simulator.api.strategies.services import ServiceStrategy
-from simulator.api.strategies.volumes import (
+from simulator.api.kinds.pods import PodStrategy
+from simulator.api.kinds.volumes import (
     ClaimStrategy,
     ReturnedData,
     StorageClassStrategy,
     VolumeStrategy,
 )
-from simulator.api.strategies.workloads import (
+from simulator.api.kinds.workloads import (
     DaemonSetStrategy,
     DeploymentStrategy,
     JobStrategy,
@@ -39,7 +40,7 @@ from simulator.api.strategies.workloads import (
     StatefulSetStrategy,
 )
 
-CONFIGMAPS: Final = Resource("", "v1", "configmaps", "ConfigMap", True)
+CONFIGMAPS: Final = kube.CONFIGMAPS
 SERVICES: Final = Resource("", "v1", "services", "Service", True)
 CONTROLLER_REVISIONS: Final = Resource(
     "apps", "v1", "controllerrevisions", "ControllerRevision", True
@@ -69,11 +70,10 @@ def _workload(
     return Kind(
         resource=resource,
         strategy=strategy,
-        singular=resource.kind.lower(),
-        short_names=(short,) if short else (),
-        categories=("all",),
-        status=True,
-        subresources=(_SCALE,) if scale else (),
+        names=Names(
+            singular=resource.kind.lower(), short=(short,) if short else (), categories=("all",)
+        ),
+        subresources=Subresources(status=True, others=(_SCALE,) if scale else ()),
     )
 
 
@@ -81,9 +81,8 @@ def _data(resource: Resource, strategy: Strategy, *short: str, status: bool = Fa
     return Kind(
         resource=resource,
         strategy=strategy,
-        singular=resource.kind.lower(),
-        short_names=short,
-        status=status,
+        names=Names(singular=resource.kind.lower(), short=short),
+        subresources=Subresources(status=status),
     )
 
 
@@ -95,41 +94,33 @@ def built_in() -> list[Kind]:
         Kind(
             resource=kube.NAMESPACES,
             strategy=NamespaceStrategy(),
-            singular="namespace",
-            short_names=("ns",),
+            names=Names(singular="namespace", short=("ns",)),
             verbs=_NAMESPACE_VERBS,
-            status=True,
-            subresources=(Subresource("finalize", "Namespace", ("update",)),),
+            subresources=Subresources(
+                status=True, others=(Subresource("finalize", "Namespace", ("update",)),)
+            ),
         ),
         Kind(
             resource=kube.NODES,
             strategy=NodeStrategy(),
-            singular="node",
-            short_names=("no",),
-            status=True,
-            unsupported=frozenset({"proxy"}),
+            names=Names(singular="node", short=("no",)),
+            subresources=Subresources(status=True, unsupported=frozenset({"proxy"})),
         ),
         _data(kube.PVCS, ClaimStrategy(), "pvc", status=True),
         _data(kube.PVS, VolumeStrategy(), "pv", status=True),
+        _data(kube.RESOURCE_QUOTAS, Strategy(), "quota", status=True),
         Kind(
             resource=kube.PODS,
             strategy=PodStrategy(),
-            singular="pod",
-            short_names=("po",),
-            categories=("all",),
-            status=True,
-            subresources=_POD_ONLY,
-            unsupported=_POD_MISSING,
+            names=Names(singular="pod", short=("po",), categories=("all",)),
+            subresources=Subresources(status=True, others=_POD_ONLY, unsupported=_POD_MISSING),
         ),
         _workload(kube.REPLICATIONCONTROLLERS, ReplicationControllerStrategy(), "rc"),
         Kind(
             resource=SERVICES,
             strategy=ServiceStrategy(),
-            singular="service",
-            short_names=("svc",),
-            categories=("all",),
-            status=True,
-            unsupported=frozenset({"proxy"}),
+            names=Names(singular="service", short=("svc",), categories=("all",)),
+            subresources=Subresources(status=True, unsupported=frozenset({"proxy"})),
         ),
         _data(CONTROLLER_REVISIONS, Strategy()),
         _workload(kube.DAEMONSETS, DaemonSetStrategy(), "ds", scale=False),
@@ -140,13 +131,11 @@ def built_in() -> list[Kind]:
         Kind(
             resource=kube.EVENTS,
             strategy=NewEventStrategy(),
-            singular="event",
-            short_names=("ev",),
-            stored_as=CORE_EVENTS,
-            from_stored=to_new,
-            to_stored=to_old,
+            names=Names(singular="event", short=("ev",)),
+            alias=Alias(CORE_EVENTS, from_stored=to_new, to_stored=to_old),
         ),
         _data(kube.PDBS, BudgetStrategy(), "pdb", status=True),
+        _data(kube.AUTOSCALERS, Strategy(), "hpa", status=True),
         _data(kube.LEASES, LeaseStrategy()),
         _data(kube.PRIORITYCLASSES, PriorityClassStrategy(), "pc"),
         _data(kube.CSINODES, ReturnedData()),
@@ -155,9 +144,11 @@ def built_in() -> list[Kind]:
         Kind(
             resource=DEFINITIONS,
             strategy=DefinitionStrategy(),
-            singular="customresourcedefinition",
-            short_names=("crd", "crds"),
-            categories=("api-extensions",),
-            status=True,
+            names=Names(
+                singular="customresourcedefinition",
+                short=("crd", "crds"),
+                categories=("api-extensions",),
+            ),
+            subresources=Subresources(status=True),
         ),
     ]

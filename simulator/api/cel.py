@@ -1,8 +1,9 @@
-"""The small part of CEL in which our custom resources state their rules.
+# SPDX-License-Identifier: Apache-2.0
+"""The small part of CEL that the rules of our custom resources use.
 
 Paths under `self` and `oldSelf`, `has()`, `!`, `&&`, `||`, `==`, `!=`, `in`, brackets, and
-plain literals. Everything else is refused when a schema is registered: a rule is either
-kept as the real server keeps it, or not accepted at all.
+plain literals. Everything else is rejected when a schema is registered: a rule is either
+evaluated as on the real server, or not accepted at all.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class NotUnderstood(ValueError):
 
 
 class NoSuchKey(LookupError):
-    """A field that is not there was asked for without `has()`."""
+    """A missing field was accessed without `has()`."""
 
     def __init__(self, key: str) -> None:
         super().__init__(f"no such key: {key}")
@@ -37,11 +38,11 @@ class NoSuchKey(LookupError):
 
 @dataclass(frozen=True)
 class Expression:
-    """A rule, ready to be asked."""
+    """A compiled rule."""
 
     term: Term
     transition: bool
-    """It compares with the old value, so it says nothing about a new object."""
+    """It compares with the old value, so it does not apply to a new object."""
 
     def holds(self, self_: Any, old: Any = None) -> bool:
         """Say whether a value keeps the rule; raise NoSuchKey as CEL does."""
@@ -157,7 +158,7 @@ class _Parser:
 
 
 def _decided(terms: list[Term], values: Values, *, by: bool) -> bool:
-    """Return `by` if any term says so, whatever is wrong with the others."""
+    """Return `by` if any term evaluates to it, even if others fail."""
     error: NoSuchKey | None = None
     for term in terms:
         try:

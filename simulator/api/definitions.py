@@ -1,4 +1,5 @@
-"""CustomResourceDefinitions at work: a definition makes routes, its end removes them.
+# SPDX-License-Identifier: Apache-2.0
+"""CustomResourceDefinitions: creating one adds routes, deleting it removes them.
 
 Both happen within the write that causes them, so that the next request already sees it;
 the real server needs a moment.
@@ -12,11 +13,11 @@ from common.kube.resources import Resource
 from simulator.api import deletion
 from simulator.api.catalog import DEFINITIONS
 from simulator.api.deletion import DeleteOptions
-from simulator.api.kinds import Kind
+from simulator.api.kind import Kind
+from simulator.api.kinds.definitions import CLEANUP, kind_of
 from simulator.api.metadata import timestamp
 from simulator.api.objects import copied
 from simulator.api.storage import Change, EventType, Json
-from simulator.api.strategies.definitions import CLEANUP, kind_of
 
 if TYPE_CHECKING:
     from simulator.api.registry import Registry
@@ -74,7 +75,7 @@ class Definitions:
         self._registry.put(served, old.key, {**old.obj, "status": status})
 
     def _clean_up(self, name: str) -> None:
-        """Delete all objects of a kind that ends; the definition goes after the last one."""
+        """Delete all objects of a kind; its CRD is removed after the last one."""
         resource = self._made.get(name)
         if resource is None:
             self._finish(name)

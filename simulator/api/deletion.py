@@ -1,8 +1,9 @@
-"""Deleting: graceful for pods, held back by finalizers, with or without dependents.
+# SPDX-License-Identifier: Apache-2.0
+"""Deletion: graceful for pods, delayed by finalizers, with or without dependents.
 
 Follows BeforeDelete (apiserver/pkg/registry/rest/delete.go), Store.Delete
-(pkg/registry/generic/registry/store.go) and CheckGracefulDelete of pods. What becomes of
-dependents is only noted here, as a finalizer; the garbage collector acts on it.
+(pkg/registry/generic/registry/store.go) and CheckGracefulDelete of pods. The policy for
+dependents is only recorded here, as a finalizer; the garbage collector acts on it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from simulator.api.errors import (
     unmet_precondition,
     wrong,
 )
-from simulator.api.kinds import Kind
+from simulator.api.kind import Kind
 from simulator.api.metadata import FOREGROUND, ORPHAN, timestamp
 from simulator.api.objects import shown_as
 from simulator.api.storage import Entry, Json
@@ -34,7 +35,7 @@ _IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public"})
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """How to delete; unset means as the object itself says."""
+    """How to delete; unset means the default of the object."""
 
     grace_s: int | None = None
     uid: str | None = None
@@ -46,14 +47,14 @@ class DeleteOptions:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """What is left of an object: its last state, and whether it is gone."""
+    """The result of a deletion: the last state of the object, and whether it is gone."""
 
     obj: Json
     gone: bool
 
 
 def is_over(obj: Json, old: Json) -> bool:
-    """Tell whether an update removed the last thing that held back a deletion."""
+    """Return whether an update removed the last finalizer of a deleted object."""
     metadata = old["metadata"]
     if "deletionTimestamp" not in metadata or metadata.get("deletionGracePeriodSeconds"):
         return False
@@ -74,7 +75,7 @@ def delete(
 
 
 class _Deletion:
-    """One deletion of an object that exists and is the one that is meant."""
+    """One deletion of an object whose preconditions hold."""
 
     def __init__(self, registry: Registry, kind: Kind, old: Entry, options: DeleteOptions) -> None:
         self._registry = registry
@@ -83,10 +84,10 @@ class _Deletion:
         self._options = options
 
     def run(self) -> Deleted:
-        """Mark the object as ending, remove it, or first the one and then the other."""
+        """Mark the object as terminating, remove it, or both in turn."""
         metadata = self._old.obj["metadata"]
         ending = self._graceful(dict(metadata)) if self._kind.strategy.graceful else None
-        if ending == metadata:  # it ends already, and not sooner for being told again
+        if ending == metadata:  # already terminating, and a second request does not make it faster
             return self._done(self._old.obj, gone=False)
         finalizers = self._finalizers()
         if ending is None and not finalizers:
@@ -99,7 +100,7 @@ class _Deletion:
         return self._done(obj if ending == metadata else self._put(obj), gone=False)
 
     def _graceful(self, metadata: Json) -> Json | None:
-        """Return the metadata of a pod that is told to end; None if it ends at once."""
+        """Return the metadata of a terminating pod; None if it is removed at once."""
         wanted = self._options.grace_s
         wanted = 1 if wanted is not None and wanted < 0 else wanted
         if "deletionTimestamp" in metadata:
@@ -138,7 +139,7 @@ class _Deletion:
         return _told_to_end(dict(metadata), timestamp(self._registry.clock.now()), 0)
 
     def _finalizers(self) -> list[str]:
-        """Return the finalizers with those that stand for the fate of dependents."""
+        """Return the finalizers, including those for the deletion of dependents."""
         before = self._old.obj["metadata"].get("finalizers") or []
         own = [each for each in before if each not in (ORPHAN, FOREGROUND)]
         cleanup = self._kind.strategy.cleanup
@@ -183,7 +184,7 @@ def _with_finalizers(metadata: Json, finalizers: list[str]) -> Json:
 
 
 def _end_namespace(registry: Registry, kind: Kind, old: Entry, options: DeleteOptions) -> Deleted:
-    """Mark a namespace as ending; its content goes first."""
+    """Mark a namespace as terminating; its content is deleted first."""
     obj, name = old.obj, old.obj["metadata"]["name"]
     if name in _IMMORTAL:
         raise forbidden(NAMESPACES, name, "this namespace may not be deleted")
@@ -206,7 +207,7 @@ def _check_options(options: DeleteOptions) -> None:
 
 
 def check_preconditions(kind: Kind, old: Entry, options: DeleteOptions) -> None:
-    """Refuse to delete another object or version than the one that is meant."""
+    """Check the uid and resourceVersion preconditions."""
     metadata, resource = old.obj["metadata"], kind.resource
     if options.uid is not None and options.uid != metadata["uid"]:
         why = f"the UID in the precondition ({options.uid}) does not match the UID in record "

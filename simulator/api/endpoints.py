@@ -1,4 +1,5 @@
-"""What the verbs do, and what they answer with; everything but watches."""
+# SPDX-License-Identifier: Apache-2.0
+"""The verbs of the API and their responses, except watches."""
 
 from __future__ import annotations
 
@@ -23,19 +24,19 @@ from simulator.api.errors import (
     success,
     wrong,
 )
+from simulator.api.kinds.definitions import CustomStrategy
+from simulator.api.kubectl.presentation import Presenter, presenter_of
 from simulator.api.lists import Lister, ListOptions
 from simulator.api.patches import Patch, kind_of
-from simulator.api.presentation import Presenter, presenter_of
 from simulator.api.registry import Registry
 from simulator.api.storage import Json
-from simulator.api.strategies.definitions import CustomStrategy
 
 _encode: Final = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is sent back."""
+    """A response."""
 
     body: bytes
     status: int = 200
@@ -43,7 +44,7 @@ class Answer:
 
 
 class Endpoints:
-    """Answers calls from the registry."""
+    """Handles calls with the registry."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -70,19 +71,19 @@ class Endpoints:
         return self._registry.clock
 
     def answer(self, call: Call) -> Answer:
-        """Do what a call asks for."""
+        """Handle a call."""
         if call.target.subresource is None:
             return self._verbs[call.verb](call)
         return self._subresources[self._known_subresource(call)](call)
 
     def _known_subresource(self, call: Call) -> str:
         kind, wanted = call.kind, call.target.subresource or ""
-        if wanted in kind.unsupported:
+        if wanted in kind.subresources.unsupported:
             raise NotSupported(f"the simulator does not support {call.target.resource}")
-        if wanted == "status" and kind.status:
+        if wanted == "status" and kind.subresources.status:
             allowed: tuple[str, ...] = ("get", "update", "patch")
         else:
-            found = [sub.verbs for sub in kind.subresources if sub.name == wanted]
+            found = [sub.verbs for sub in kind.subresources.others if sub.name == wanted]
             if not found:
                 raise self._no_subresource(call)
             allowed = found[0]
@@ -93,10 +94,10 @@ class Endpoints:
     def _no_subresource(self, call: Call) -> NotFound:
         if call.kind.custom:
             self._registry.entry(call.kind, call.name, call.namespace)
-            words = (
+            message = (
                 f'{call.kind.resource.plural}.{call.kind.resource.group} "{call.name}" not found'
             )
-            return NotFound(words, details=about(call.kind.resource, call.name))
+            return NotFound(message, details=about(call.kind.resource, call.name))
         return no_such_route()
 
     def _presenter(self, call: Call) -> Presenter:
@@ -161,7 +162,8 @@ class Endpoints:
 
     def _delete_collection(self, call: Call) -> Answer:
         options = call.delete_options()
-        wanted = replace(ListOptions.parse(call.params), token="", watch=False)
+        asked = ListOptions.parse(call.params)
+        wanted = replace(asked, page=replace(asked.page, token=""), watch=False)
         page = self._lister.page(call.kind, call.namespace, wanted)
         for entry in page.entries:
             metadata = entry.obj["metadata"]
@@ -183,7 +185,10 @@ class Endpoints:
             scale = scales.scale_of(registry.entry(call.kind, *place).obj)
         elif call.verb == "update":
             given = call.obj("Scale", "autoscaling/v1")
-            scale = scales.replace_scale(registry, call.kind, given, *place, dry_run=call.dry_run)
+            manager = call.params.get("fieldManager", "")
+            scale = scales.replace_scale(
+                registry, call.kind, given, *place, manager=manager, dry_run=call.dry_run
+            )
         else:
             patch = self._read_patch(call)
             scale = scales.patch_scale(registry, call.kind, patch, *place, dry_run=call.dry_run)
@@ -216,11 +221,13 @@ class Endpoints:
             said = msgspec.json.decode(call.body).get("apiVersion")
         except (msgspec.DecodeError, AttributeError):
             said = None
-        beta = said == "policy/v1beta1"  # still taken by the real server, though no longer served
+        beta = (
+            said == "policy/v1beta1"
+        )  # the real server still accepts it, although it is no longer served
         return call.obj("Eviction", "policy/v1beta1" if beta else "policy/v1")
 
     def _finalize(self, call: Call) -> Answer:
-        """Replace the finalizers in a namespace's spec, which an update may not touch."""
+        """Replace the finalizers in the spec of a namespace, which an update cannot change."""
         given = call.obj("Namespace", "v1")
         old = self._registry.entry(call.kind, call.name)
         self._registry.check_version(
@@ -237,7 +244,7 @@ class Endpoints:
         return Patch(kind_of(call.content_type, custom=call.kind.custom), call.json())
 
     def _read(self, call: Call) -> tuple[Json, Mapping[str, str]]:
-        """Return the object in a body, and warnings about fields that nobody knows."""
+        """Return the object in a body, and warnings about unknown fields."""
         resource = call.kind.resource
         obj = call.obj(resource.kind, resource.api_version)
         strategy = call.kind.strategy
@@ -249,8 +256,8 @@ class Endpoints:
             return obj, {}
         if call.params.get("fieldValidation") == "Strict":
             listed = ", ".join(f'unknown field "{path}"' for path in unknown)
-            words = f'{resource.kind} in version "{resource.version}" cannot be handled as a '
-            raise BadRequest(f"{words}{resource.kind}: strict decoding error: {listed}")
+            message = f'{resource.kind} in version "{resource.version}" cannot be handled as a '
+            raise BadRequest(f"{message}{resource.kind}: strict decoding error: {listed}")
         warnings = ", ".join(f'299 - "unknown field \\"{path}\\""' for path in unknown)
         return obj, {"Warning": warnings}
 
@@ -263,7 +270,7 @@ class Endpoints:
 
 
 def _unchecked(call: Call) -> Mapping[str, str]:
-    """Warn whoever wants unknown fields refused, where they are not even looked for."""
+    """Warn a client that asks for strict validation where fields are not validated."""
     if call.params.get("fieldValidation") != "Strict":
         return {}
     return {"Warning": '299 - "the simulator does not look for unknown fields here"'}

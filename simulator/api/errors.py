@@ -1,7 +1,8 @@
-"""What the API server says no with: `Status` objects of the right code, reason and causes.
+# SPDX-License-Identifier: Apache-2.0
+"""The errors of the API server: `Status` objects with code, reason and causes.
 
-The words are those of apimachinery/pkg/api/errors/errors.go in v0.36, because programs and
-people match on them. In-process callers catch the same errors that a client is sent.
+The messages are those of apimachinery/pkg/api/errors/errors.go in v0.36, because programs and
+people match on them. In-process callers catch the same errors that a client receives.
 
     Refusal
     ├── BadRequest         400
@@ -17,7 +18,7 @@ people match on them. In-process callers catch the same errors that a client is 
     ├── Invalid            422, with one cause per field
     ├── TooManyRequests    429
     ├── InternalError      500
-    ├── NotSupported       501, the simulator's own: the real server could, this one cannot
+    ├── NotSupported       501, not supported by the simulator
     ├── Unavailable        503
     └── TimedOut           504
 """
@@ -51,7 +52,7 @@ class Cause:
 
 
 class Refusal(Exception):
-    """Root of everything that the API server refuses with."""
+    """Base of all errors of the API server."""
 
     code: ClassVar[int] = 500
     reason: ClassVar[str] = ""
@@ -71,7 +72,7 @@ class Refusal(Exception):
         self.retry_after_s = retry_after_s
 
     def status(self) -> Json:
-        """Return the `Status` object that a client is sent."""
+        """Return the `Status` object for the client."""
         details = self.details
         if self.retry_after_s:
             details = {**(details or {}), "retryAfterSeconds": self.retry_after_s}
@@ -147,7 +148,7 @@ class TooManyRequests(Refusal):
 
 
 class InternalError(Refusal):
-    """A 500 without a reason, as the real server answers where it did not foresee the error."""
+    """A 500 without a reason, as the real server returns for unexpected errors."""
 
 
 class NotSupported(Refusal):
@@ -186,22 +187,22 @@ def no_such_route() -> NotFound:
 
 
 def no_such_method() -> MethodNotAllowed:
-    words = "the server does not allow this method on the requested resource"
-    return MethodNotAllowed(words, details={})
+    message = "the server does not allow this method on the requested resource"
+    return MethodNotAllowed(message, details={})
 
 
 def already_exists(resource: Resource, name: str) -> AlreadyExists:
-    words = f'{qualified(resource)} "{name}" already exists'
-    return AlreadyExists(words, details=about(resource, name))
+    message = f'{qualified(resource)} "{name}" already exists'
+    return AlreadyExists(message, details=about(resource, name))
 
 
 def conflict(resource: Resource, name: str, why: str) -> Conflict:
-    words = f'Operation cannot be fulfilled on {qualified(resource)} "{name}": {why}'
-    return Conflict(words, details=about(resource, name))
+    message = f'Operation cannot be fulfilled on {qualified(resource)} "{name}": {why}'
+    return Conflict(message, details=about(resource, name))
 
 
 def modified(resource: Resource, name: str) -> Conflict:
-    """Return the conflict that asks for read-and-retry."""
+    """Return the conflict of an outdated resourceVersion."""
     why = "the object has been modified; please apply your changes to the latest version and "
     return conflict(resource, name, why + "try again")
 
@@ -225,16 +226,16 @@ def forbidden(
 def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> Invalid:
     """Return a 422 with one cause per wrong field."""
     shown = f"{kind}.{group}" if group else kind
-    words = ", ".join(dict.fromkeys(map(str, causes)))
+    message = ", ".join(dict.fromkeys(map(str, causes)))
     if len(causes) > 1:
-        words = f"[{words}]"
+        message = f"[{message}]"
     details: Json = {
         **({"name": name} if name else {}),
         **({"group": group} if group else {}),
         "kind": kind,
         "causes": [cause.json() for cause in causes],
     }
-    return Invalid(f'{shown} "{name}" is invalid: {words}', details=details)
+    return Invalid(f'{shown} "{name}" is invalid: {message}', details=details)
 
 
 def invalid_options(kind: str, *causes: Cause) -> Invalid:
@@ -268,7 +269,7 @@ def shown(value: Any) -> str:
 
 
 def success(code: int = 0, *, details: Json | None = None) -> Json:
-    """Return the `Status` object of a request that went well."""
+    """Return the `Status` object of a successful request."""
     return {
         "kind": "Status",
         "apiVersion": "v1",

@@ -1,9 +1,10 @@
-"""The `eviction` subresource: a deletion that asks the disruption budget first.
+# SPDX-License-Identifier: Apache-2.0
+"""The `eviction` subresource: a deletion that respects the PodDisruptionBudget.
 
 Follows pkg/registry/core/pod/storage/eviction.go of v1.36 step by step, its oddities
-included: the budget is taken before the uid is compared, so an eviction of the wrong pod
-costs a disruption until the disruption controller notices; a 429 of an exhausted budget
-carries no hint when to retry.
+included: the disruption is counted before the uid is compared, so an eviction of the wrong pod
+uses one up until the disruption controller notices; the 429 of an exhausted PDB has no
+Retry-After.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from simulator.api.errors import (
     TooManyRequests,
     about,
 )
-from simulator.api.metadata import timestamp
-from simulator.api.registry import Registry
-from simulator.api.storage import Entry, Json
-from simulator.api.strategies.budgets import (
+from simulator.api.kinds.budgets import (
     DISRUPTION_ALLOWED,
     SYNC_FAILED,
     with_allowed_condition,
 )
-from simulator.api.strategies.pods import condition, is_ready, with_condition
-from simulator.api.strategies.selectors import selector_of
+from simulator.api.kinds.pods import condition, is_ready, with_condition
+from simulator.api.kinds.selectors import selector_of
+from simulator.api.metadata import timestamp
+from simulator.api.registry import Registry
+from simulator.api.storage import Entry, Json
 
 DISRUPTION_BUDGET: Final = "DisruptionBudget"
 
@@ -60,8 +61,8 @@ def _evict(registry: Registry, pod: Entry, name: str, options: DeleteOptions) ->
     claimed = _claim(pod.obj, budgets[0].obj) if budgets else Claim.NOTHING
     if claimed is Claim.DISRUPTION:
         _take(registry, budgets[0], name, dry_run=options.dry_run)
-    # Nothing happens between the look and the deletion, so a pod that passes for unready
-    # still is; the real server makes sure of that with a resourceVersion of its own.
+    # Nothing runs between this check and the deletion, so a pod that was not ready
+    # still is not; the real server ensures that with a resourceVersion precondition.
     _delete(registry, pod, options)
 
 
@@ -93,7 +94,7 @@ def _budgets_of(registry: Registry, pod: Json) -> list[Entry]:
 
 
 def _take(registry: Registry, budget: Entry, pod_name: str, *, dry_run: bool) -> None:
-    """Take one disruption from a budget, or raise why it gives none."""
+    """Use one disruption of a PDB, or raise why there is none."""
     _check_budget(budget.obj)
     if dry_run:
         return
@@ -145,12 +146,12 @@ def _too_many(why: str, *, retry_after_s: int = 0) -> TooManyRequests:
 
 def _broken(name: str, why: str) -> Forbidden:
     details = {**about(PDBS, name), "kind": "poddisruptionbudget"}
-    words = f'poddisruptionbudget.policy "{name}" is forbidden: {why}'
-    return Forbidden(words, details=details)
+    message = f'poddisruptionbudget.policy "{name}" is forbidden: {why}'
+    return Forbidden(message, details=details)
 
 
 def _delete(registry: Registry, pod: Entry, options: DeleteOptions) -> None:
-    """Delete a pod, after it has been told why."""
+    """Delete a pod, after its DisruptionTarget condition was set."""
     kind = registry.kind(PODS)
     if not options.dry_run:
         deletion.check_preconditions(kind, pod, options)

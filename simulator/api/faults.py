@@ -1,8 +1,9 @@
-"""Faults on demand: slow answers, refusals, lost answers, dropped and frozen watches.
+# SPDX-License-Identifier: Apache-2.0
+"""Injected faults: slow responses, errors, lost responses, dropped and frozen watches.
 
-The server asks `before` each request, asks `loses` after it was carried out, and lets
-`watches` decide whether a watch may speak. Everything random comes from the seed, and a fault
-may be limited to a number of requests, so that a test says exactly what goes wrong.
+The server calls `before` for each request, `loses` after it was carried out, and
+`until_thawed` before it writes to a watch. All randomness comes from the seed, and a fault can
+be limited to a number of requests, so that a test defines exactly what fails.
 """
 
 from __future__ import annotations
@@ -10,17 +11,20 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Final, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 from common.clock import Clock
+
+if TYPE_CHECKING:
+    from simulator.api.streams import Stream
 
 INTERNAL_ERROR: Final = 500
 TOO_MANY_REQUESTS: Final = 429
 
 
 class FaultInjected(Exception):
-    """A request is refused with this status, as the real server's filters would."""
+    """A request is rejected with this status, as the filters of the real server would."""
 
     def __init__(self, status: int, retry_after_s: int | None) -> None:
         super().__init__(f"a fault answers with {status}")
@@ -28,49 +32,50 @@ class FaultInjected(Exception):
         self.retry_after_s = retry_after_s
 
 
-@dataclass(eq=False)
-class Fault:
-    """What goes wrong, for whom, how often."""
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """Which requests a fault affects."""
 
     verbs: frozenset[str] = frozenset()
-    """get, list, watch, create, update, patch, delete, deletecollection; none means all."""
+    """get, list, watch, create, update, patch, delete, deletecollection; empty means all."""
     resources: frozenset[str] = frozenset()
-    """Plurals, with a subresource after a slash: `pods`, `pods/eviction`; none means all."""
+    """Plurals, with a subresource after a slash: `pods`, `pods/eviction`; empty means all."""
+
+    def include(self, verb: str, resource: str) -> bool:
+        verbs = not self.verbs or verb in self.verbs
+        return verbs and (not self.resources or resource in self.resources)
+
+
+@dataclass(eq=False)
+class Fault:
+    """One fault: what fails, for which requests, and how often."""
+
+    requests: Requests
     latency_s: float = 0.0
     status: int | None = None
     retry_after_s: int | None = None
     probability: float = 1.0
     times: int | None = None
-    """How many requests it still hits; None means all."""
+    """How many requests it affects; None means all."""
     loses: bool = False
-    """The request is carried out, and then the connection breaks."""
-    hits: int = 0
+    """The request is carried out, then the connection breaks."""
+    hits: int = field(default=0, init=False)
 
     def concerns(self, verb: str, resource: str) -> bool:
-        """Tell whether a request is one of those meant."""
+        """Return whether the fault applies to a request."""
         if self.times is not None and self.hits >= self.times:
             return False
-        wanted = not self.verbs or verb in self.verbs
-        return wanted and (not self.resources or resource in self.resources)
-
-
-class Droppable(Protocol):
-    """A watch, as far as faults know it."""
-
-    resource: str
-
-    def drop(self) -> None:
-        """End the connection without a goodbye."""
+        return self.requests.include(verb, resource)
 
 
 class Faults:
-    """All faults of a server; none to begin with."""
+    """All faults of a server; initially none."""
 
     def __init__(self, *, clock: Clock, rng: random.Random | None = None) -> None:
         self._clock = clock
         self._rng = rng or random.Random()
         self._faults: list[Fault] = []
-        self._watches: set[Droppable] = set()
+        self._watches: set[Stream] = set()
         self._frozen: frozenset[str] | None = None
         self._thawed = asyncio.Event()
         self._thawed.set()
@@ -87,10 +92,9 @@ class Faults:
         times: int | None = None,
         loses: bool = False,
     ) -> Fault:
-        """Let something go wrong from now on; the result counts its hits."""
+        """Add a fault; the returned value counts its hits."""
         fault = Fault(
-            verbs=frozenset(verbs),
-            resources=frozenset(resources),
+            requests=Requests(frozenset(verbs), frozenset(resources)),
             latency_s=latency_s,
             status=status,
             retry_after_s=retry_after_s,
@@ -102,16 +106,16 @@ class Faults:
         return fault
 
     def remove(self, fault: Fault) -> None:
-        """Let one thing go well again."""
+        """Remove a fault."""
         self._faults.remove(fault)
 
     def clear(self) -> None:
-        """Let everything go well again, and frozen watches speak."""
+        """Remove all faults and thaw frozen watches."""
         self._faults.clear()
         self.thaw_watches()
 
     async def before(self, verb: str, resource: str) -> None:
-        """Delay or refuse a request, if a fault says so."""
+        """Delay or reject a request if a fault applies."""
         if not self._faults:
             return
         early = [fault for fault in self._faults if not fault.loses]
@@ -124,7 +128,7 @@ class Faults:
                 raise FaultInjected(fault.status, fault.retry_after_s)
 
     def loses(self, verb: str, resource: str) -> bool:
-        """Tell whether the answer to a request that was carried out gets lost."""
+        """Return whether the response to a request that was carried out is lost."""
         late = [fault for fault in self._faults if fault.loses]
         return sum(self._hits(fault, verb, resource) for fault in late) > 0
 
@@ -136,19 +140,19 @@ class Faults:
         return hit
 
     def drop_watches(self, resource: str | None = None) -> int:
-        """End open watches as a lost connection does; return how many."""
+        """Break open watches like a lost connection; return how many."""
         dropped = [w for w in self._watches if resource is None or w.resource == resource]
         for watch in dropped:
             watch.drop()
         return len(dropped)
 
     def freeze_watches(self, *resources: str) -> None:
-        """Let watches say nothing more while their connections stay; none named means all."""
+        """Make watches send nothing while their connections stay open; empty means all."""
         self._frozen = frozenset(resources)
         self._thawed.clear()
 
     def thaw_watches(self) -> None:
-        """Let frozen watches go on where they stopped."""
+        """Let frozen watches continue where they stopped."""
         self._frozen = None
         self._thawed.set()
 
@@ -162,10 +166,10 @@ class Faults:
         """How many watches are open."""
         return len(self._watches)
 
-    def opened(self, watch: Droppable) -> None:
-        """Take note of a watch."""
+    def opened(self, watch: Stream) -> None:
+        """Register a watch."""
         self._watches.add(watch)
 
-    def closed(self, watch: Droppable) -> None:
-        """Forget a watch."""
+    def closed(self, watch: Stream) -> None:
+        """Unregister a watch."""
         self._watches.discard(watch)

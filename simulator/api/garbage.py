@@ -1,10 +1,10 @@
-"""Owner garbage collection: what nobody owns any more is deleted.
+# SPDX-License-Identifier: Apache-2.0
+"""Garbage collection by owner references.
 
 Follows pkg/controller/garbagecollector of v1.36: an object whose owners are all gone is
 deleted in the background; one whose owners are only partly gone loses the dead references;
-an owner deleted in the foreground waits for the dependents that block it; an orphaning one
-lets them go first. An owner of a kind that is not served cannot be judged and counts as
-alive.
+an owner deleted in the foreground waits for the dependents that block it; an orphaning
+deletion releases them first. An owner of a kind that is not served counts as alive.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import NamedTuple
 from common.clock import Clock
 from common.kube.resources import Resource
 from simulator.api.deletion import DeleteOptions
-from simulator.api.kinds import Kind
+from simulator.api.kind import Kind
 from simulator.api.metadata import FOREGROUND, ORPHAN
 from simulator.api.storage import Change, Entry, EventType, Json, key_of, namespace_of
 from simulator.api.store import Store
-from simulator.api.workqueue import WorkQueue
+from simulator.api.sync_queue import SyncQueue
 
 
 class Ref(NamedTuple):
-    """Where an object is kept."""
+    """The key of an object."""
 
     resource: Resource
     key: str
@@ -37,16 +37,16 @@ class _Owner(Enum):
 
 
 class GarbageCollector:
-    """Watches all kinds and deletes what lost its owners."""
+    """Watches all kinds and deletes objects whose owners are gone."""
 
     def __init__(self, store: Store, *, clock: Clock) -> None:
         self._store = store
-        self._queue: WorkQueue[Ref] = WorkQueue("garbage collector", clock)
+        self._queue: SyncQueue[Ref] = SyncQueue("garbage collector", clock)
         self._stops: dict[Resource, Callable[[], None]] = {}
         store.kinds.listen(added=self._follow, removed=self._leave)
 
     async def run(self) -> None:
-        """Collect for ever."""
+        """Collect forever."""
         await self._queue.run(self._look_at)
 
     def collect(self) -> None:
@@ -78,7 +78,7 @@ class GarbageCollector:
             self._queue.add(here)
 
     def _wake_owners(self, obj: Json) -> None:
-        """Look again at owners that may have waited for this one."""
+        """Check again owners that may have waited for this object."""
         for reference in obj["metadata"].get("ownerReferences") or ():
             ref = self._ref_of(reference, obj["metadata"].get("namespace"))
             if ref is not None:

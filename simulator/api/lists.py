@@ -1,8 +1,9 @@
-"""Lists: what they select, of which moment they speak, and how they are cut into pages.
+# SPDX-License-Identifier: Apache-2.0
+"""Lists: what they select, which version they show, and how they are paginated.
 
-All pages of a list show the moment of the first one. A continue token names that moment
-and the last key seen, in the real server's format, so a token outlives the process that
-gave it but not compaction. The meaning of `resourceVersion` follows the table in
+All pages of a list show the version of the first one. A continue token contains that version
+and the last key, in the format of the real server, so a token is valid across restarts but
+not after compaction. The meaning of `resourceVersion` follows the table in
 apiserver/pkg/storage (v0.36), including that `0` ignores the limit.
 """
 
@@ -30,7 +31,7 @@ from simulator.api.errors import (
     not_allowed,
     unknown_value,
 )
-from simulator.api.kinds import Kind
+from simulator.api.kind import Kind
 from simulator.api.storage import Entry, Json, Storage
 
 Matcher = Callable[[Json], bool]
@@ -57,34 +58,51 @@ _decode_token: Final = msgspec.json.Decoder(_Token).decode
 
 
 @dataclass(frozen=True, slots=True)
-class ListOptions:
-    """What a client asked of a list or a watch."""
+class PageOptions:
+    """How a list is paginated."""
 
     limit: int = 0
     token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """How a watch is served."""
+
+    timeout_s: int | None = None
+    bookmarks: bool = False
+    initial_events: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ListOptions:
+    """The parameters of a list or a watch."""
+
+    page: PageOptions = PageOptions()
     version: str = ""
     match: str = ""
     labels: str = ""
     fields: str = ""
     watch: bool = False
-    timeout_s: int | None = None
-    bookmarks: bool = False
-    initial_events: bool | None = None
+    stream: StreamOptions = StreamOptions()
 
     @classmethod
     def parse(cls, params: Mapping[str, str]) -> ListOptions:
-        """Read the parameters of a request; refuse what makes no sense."""
+        """Parse the parameters of a request; reject invalid combinations."""
         options = cls(
-            limit=_integer(params.get("limit", "")) or 0,
-            token=params.get("continue", ""),
+            page=PageOptions(
+                limit=_integer(params.get("limit", "")) or 0, token=params.get("continue", "")
+            ),
             version=params.get("resourceVersion", ""),
             match=params.get("resourceVersionMatch", ""),
             labels=params.get("labelSelector", ""),
             fields=params.get("fieldSelector", ""),
             watch=_flag(params.get("watch", "")) or False,
-            timeout_s=_integer(params.get("timeoutSeconds", "")),
-            bookmarks=_flag(params.get("allowWatchBookmarks", "")) or False,
-            initial_events=_flag(params.get("sendInitialEvents", "")),
+            stream=StreamOptions(
+                timeout_s=_integer(params.get("timeoutSeconds", "")),
+                bookmarks=_flag(params.get("allowWatchBookmarks", "")) or False,
+                initial_events=_flag(params.get("sendInitialEvents", "")),
+            ),
         )
         cause = _nonsense(options)
         if cause is not None:
@@ -98,8 +116,8 @@ def _integer(text: str) -> int | None:
     try:
         return int(text)
     except ValueError:
-        words = f'strconv.ParseInt: parsing "{text}": invalid syntax'
-        raise BadRequest(words) from None
+        message = f'strconv.ParseInt: parsing "{text}": invalid syntax'
+        raise BadRequest(message) from None
 
 
 def _flag(text: str) -> bool | None:
@@ -109,12 +127,12 @@ def _flag(text: str) -> bool | None:
 def _nonsense(options: ListOptions) -> Cause | None:
     """Return what is wrong (apimachinery/pkg/apis/meta/internalversion/validation)."""
     field = "resourceVersionMatch"
-    if options.watch and options.initial_events is not None:
+    if options.watch and options.stream.initial_events is not None:
         if options.match != "NotOlderThan":
             why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
             return not_allowed(field, why)
         return None
-    if options.initial_events is not None:
+    if options.stream.initial_events is not None:
         return not_allowed("sendInitialEvents", "sendInitialEvents is forbidden for list")
     if not options.match:
         return None
@@ -158,7 +176,7 @@ def _field_matcher(kind: Kind, fields: FieldSelector) -> Matcher | None:
     for requirement in fields.requirements:
         reader = kind.strategy.fields.get(requirement.field)
         if reader is None:
-            raise BadRequest(kind.strategy.field_words.format(requirement.field))
+            raise BadRequest(kind.strategy.field_message.format(requirement.field))
         readers.append((reader, requirement.value, requirement.negated))
     if not readers:
         return None
@@ -176,17 +194,17 @@ class Page:
 
 
 class Lister:
-    """Answers lists; remembers a few moments so that following pages need not be rebuilt."""
+    """Serves lists; caches a few versions so that following pages are not rebuilt."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._moments: OrderedDict[tuple[Kind, str, int], list[Entry]] = OrderedDict()
 
     def page(self, kind: Kind, namespace: str | None, options: ListOptions) -> Page:
-        """Return the page that a client asked for."""
+        """Return the requested page."""
         matcher = matcher_of(kind, options)
         version, start = self._begin(kind, options)
-        limit = 0 if options.version == "0" else max(0, options.limit)
+        limit = 0 if options.version == "0" else max(0, options.page.limit)
         entries = self._moment(kind, namespace, version, keep=limit > 0)
         base = f"{namespace}/" if namespace else ""
         first = bisect_left(entries, base + start, key=lambda entry: entry.key) if start else 0
@@ -195,23 +213,23 @@ class Lister:
         return _cut(entries, first, limit, matcher, version, base)
 
     def check_version(self, text: str) -> None:
-        """Refuse a read that demands a version of the future."""
+        """Reject a read of a version that does not exist yet."""
         version = version_number(text)
         if version > self._storage.version:
             raise _too_large(version, self._storage.version)
 
     def _begin(self, kind: Kind, options: ListOptions) -> tuple[int, str]:
-        """Return the moment that is asked for, and the key to start at."""
+        """Return the requested version, and the key to start at."""
         now = self._storage.version
         compacted = self._storage.collection(kind.storage).compacted
-        if options.token:
+        if options.page.token:
             return self._continued(options, compacted)
         if options.version in ("", "0"):
             return now, ""
         wanted = _version_of_list(options.version)
         if wanted > now:
             raise _too_large(wanted, now)
-        if options.match == "NotOlderThan" or not (options.match or options.limit):
+        if options.match == "NotOlderThan" or not (options.match or options.page.limit):
             return now, ""
         if wanted < compacted:
             raise Expired(_TOO_OLD)
@@ -220,7 +238,7 @@ class Lister:
     def _continued(self, options: ListOptions, compacted: int) -> tuple[int, str]:
         if options.version not in ("", "0"):
             raise BadRequest("specifying resource version is not allowed when using continue")
-        token = _read_token(options.token)
+        token = _read_token(options.page.token)
         if token.rv == -1:
             return self._storage.version, token.start
         if token.rv < compacted:
@@ -233,7 +251,7 @@ class Lister:
     def _moment(
         self, kind: Kind, namespace: str | None, version: int, *, keep: bool
     ) -> list[Entry]:
-        """Return the objects of a moment, by key."""
+        """Return the objects at a version, by key."""
         place = (kind, namespace or "", version)
         found = self._moments.get(place)
         if found is None:
@@ -278,10 +296,10 @@ def _after(entry: Entry, base: str) -> str:
 
 
 def version_number(text: str) -> int:
-    """Return a resourceVersion as a number; nonsense is a 500, as in the real server."""
+    """Return a resourceVersion as a number; an invalid one is a 500, as on the real server."""
     if not text.isdecimal():
-        words = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": '
-        raise InternalError(f"{words}invalid syntax")
+        message = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": '
+        raise InternalError(f"{message}invalid syntax")
     return int(text)
 
 
@@ -289,14 +307,14 @@ def _version_of_list(text: str) -> int:
     try:
         return version_number(text)
     except InternalError as error:
-        # Only here the real server foresees the mistake.
+        # Only here the real server returns a 400.
         raise BadRequest(f"invalid resource version: {error.message}") from None
 
 
 def _too_large(wanted: int, current: int) -> TimedOut:
-    words = f"Timeout: Too large resource version: {wanted}, current: {current}"
+    message = f"Timeout: Too large resource version: {wanted}, current: {current}"
     cause = Cause("ResourceVersionTooLarge", "Too large resource version")
-    return TimedOut(words, details={"causes": [cause.json()]}, retry_after_s=1)
+    return TimedOut(message, details={"causes": [cause.json()]}, retry_after_s=1)
 
 
 def _write_token(version: int, start: str) -> str:

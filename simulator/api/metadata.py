@@ -1,4 +1,5 @@
-"""`metadata`: what the server fills in, and what it refuses.
+# SPDX-License-Identifier: Apache-2.0
+"""`metadata`: what the server sets, and what it rejects.
 
 The rules are those of apimachinery/pkg/api/validation/objectmeta.go and of BeforeCreate
 and BeforeUpdate in apiserver/pkg/registry/rest (v0.36).
@@ -14,7 +15,7 @@ from typing import Final
 
 from simulator.api import names
 from simulator.api.errors import Cause, not_allowed, required, wrong
-from simulator.api.kinds import Kind
+from simulator.api.kind import Kind
 from simulator.api.storage import Json
 
 ORPHAN: Final = "orphan"
@@ -25,13 +26,13 @@ _SUFFIX_CHARACTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH: Final = 5
 _LONGEST_BASE: Final = 63 - _SUFFIX_LENGTH
 _ANNOTATIONS_LIMIT: Final = 256 * 1024
-_EMPTYABLE: Final = ("labels", "annotations", "finalizers", "ownerReferences")
+_EMPTYABLE: Final = ("labels", "annotations", "finalizers", "ownerReferences", "managedFields")
 _UNCHANGING: Final = ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
 _IMMUTABLE: Final = "field is immutable"
 
 
 def timestamp(seconds: float) -> str:
-    """Return a time as objects carry it, in whole seconds."""
+    """Return a time in the format of objects, in whole seconds."""
     return _stamp(int(seconds))
 
 
@@ -71,8 +72,8 @@ def fill_in(
     drop_empty(metadata)
 
 
-def carry_over(obj: Json, old: Json) -> None:
-    """Put back what no update can change, and fill in what may be left out."""
+def carry_over(obj: Json, old: Json, manager: str = "unknown") -> None:
+    """Reset what no update can change, and set what may be omitted."""
     metadata, before = obj["metadata"], old["metadata"]
     for key in ("generation", "creationTimestamp", "resourceVersion"):
         if key in before:
@@ -84,20 +85,31 @@ def carry_over(obj: Json, old: Json) -> None:
             metadata[key] = before[key]
     if "deletionTimestamp" in before:
         metadata["deletionTimestamp"] = before["deletionTimestamp"]
-    metadata.pop("managedFields", None)
+    metadata["managedFields"] = _managers(obj, old, manager)
     metadata.pop("selfLink", None)
     drop_empty(metadata)
 
 
+def _managers(obj: Json, old: Json, manager: str) -> list[Json]:
+    """Return who has set the count of a workload last; nothing else is recorded here."""
+    before: list[Json] = old["metadata"].get("managedFields") or []
+    counts = [(each.get("spec") or {}).get("replicas") for each in (obj, old)]
+    if counts[0] == counts[1]:
+        return before
+    fields = {"f:spec": {"f:replicas": dict[str, str]()}}
+    entry = {"manager": manager, "operation": "Update", "fieldsType": "FieldsV1"}
+    return [{**entry, "fieldsV1": fields}]
+
+
 def drop_empty(metadata: Json) -> None:
-    """Leave out what is empty, as Go does."""
+    """Remove empty fields, as Go does (omitempty)."""
     for key in _EMPTYABLE:
         if key in metadata and not metadata[key]:
             del metadata[key]
 
 
 def creation_causes(metadata: Json, kind: Kind) -> Iterator[Cause]:
-    """Say what is wrong with the metadata of a new object."""
+    """Return what is wrong with the metadata of a new object."""
     if not metadata.get("name"):
         yield required("metadata.name", "name or generateName is required")
     else:
@@ -111,7 +123,7 @@ def creation_causes(metadata: Json, kind: Kind) -> Iterator[Cause]:
 
 
 def update_causes(metadata: Json, old: Json) -> Iterator[Cause]:
-    """Say what is wrong with turning `old` into this metadata."""
+    """Return what is wrong with turning `old` into this metadata."""
     yield from _common(metadata)
     if "deletionTimestamp" in old:
         extra = sorted(set(metadata.get("finalizers") or ()) - set(old.get("finalizers") or ()))
@@ -140,7 +152,7 @@ def _common(metadata: Json) -> Iterator[Cause]:
 
 
 def label_causes(labels: Json, path: str) -> Iterator[Cause]:
-    """Say what is wrong with labels."""
+    """Return what is wrong with labels."""
     for key in sorted(labels):
         for problem in names.label_key(key):
             yield wrong(path, key, problem)

@@ -1,7 +1,8 @@
-"""`metrics.k8s.io`: what a provider measured, served as metrics-server would.
+# SPDX-License-Identifier: Apache-2.0
+"""`metrics.k8s.io`: the measurements of a provider, served as metrics-server would.
 
-Who measures is somebody else's business; without a provider the group does not exist, and
-a provider that fails makes it unavailable, as an aggregated API that is down.
+Without a provider the group does not exist; a provider that fails makes it unavailable, like an
+aggregated API that is down.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from simulator.api.storage import Json
 
 
 class MetricsProvider(Protocol):
-    """Knows what nodes and pods use; may raise a Refusal, for example Unavailable."""
+    """Measures nodes and pods; may raise a Refusal, for example Unavailable."""
 
     def is_registered(self) -> bool:
-        """Tell whether there is such an API, whether or not its server answers."""
+        """Return whether the API is registered, even if its server does not respond."""
         ...
 
     def node_metrics(self) -> Iterable[Json]:
@@ -35,7 +36,7 @@ class MetricsProvider(Protocol):
 def answer(
     provider: MetricsProvider, method: str, rest: Sequence[str], params: Mapping[str, str]
 ) -> Json:
-    """Answer a request; `rest` is the path after the group version."""
+    """Handle a request; `rest` is the path after the group version."""
     if method != "GET":
         raise no_such_method()
     if rest[0] == "nodes" and len(rest) <= 2:

@@ -1,7 +1,8 @@
-"""Which names, label keys and label values Kubernetes accepts, in its own words.
+# SPDX-License-Identifier: Apache-2.0
+"""Which names, label keys and label values Kubernetes accepts, with its messages.
 
 The rules and messages are those of apimachinery/pkg/api/validate/content (dns.go, kube.go)
-in v0.36. A function returns what is wrong; nothing when all is well.
+in v0.36. A function returns the problems; an empty result means that the name is valid.
 """
 
 from __future__ import annotations

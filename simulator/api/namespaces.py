@@ -1,4 +1,5 @@
-"""The end of a namespace: everything in it is deleted, then the namespace itself.
+# SPDX-License-Identifier: Apache-2.0
+"""Deletion of a namespace: first everything in it, then the namespace itself.
 
 Follows pkg/controller/namespace of v1.36, without its waits.
 """
@@ -10,10 +11,10 @@ from collections.abc import Callable
 from common.clock import Clock
 from common.kube.resources import NAMESPACES, Resource
 from simulator.api.deletion import DeleteOptions
-from simulator.api.kinds import Kind
+from simulator.api.kind import Kind
 from simulator.api.storage import Change, EventType, namespace_of
 from simulator.api.store import Store
-from simulator.api.workqueue import WorkQueue
+from simulator.api.sync_queue import SyncQueue
 
 
 class NamespaceController:
@@ -21,18 +22,18 @@ class NamespaceController:
 
     def __init__(self, store: Store, *, clock: Clock) -> None:
         self._store = store
-        self._queue: WorkQueue[str] = WorkQueue("namespace controller", clock)
+        self._queue: SyncQueue[str] = SyncQueue("namespace controller", clock)
         self._ending: set[str] = set()
         self._stops: dict[Resource, Callable[[], None]] = {}
         store.subscribe(NAMESPACES, self._on_namespace, replay=True)
         store.kinds.listen(added=self._follow, removed=self._leave)
 
     async def run(self) -> None:
-        """Empty namespaces for ever."""
+        """Empty namespaces forever."""
         await self._queue.run(self._empty)
 
     def work_off(self) -> None:
-        """Empty what can be emptied now."""
+        """Delete what can be deleted now."""
         self._queue.work_off(self._empty)
 
     def _follow(self, kind: Kind) -> None:

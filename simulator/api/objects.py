@@ -1,4 +1,5 @@
-"""Objects as values: copying them, and what must hold before any rule looks at them."""
+# SPDX-License-Identifier: Apache-2.0
+"""Objects as values: copying them, and checks before any validation."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from simulator.api.errors import BadRequest, Cause, Conflict, Invalid, conflict, invalid
-from simulator.api.kinds import Kind
+from simulator.api.kind import Kind
 from simulator.api.storage import Entry, Json
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -56,16 +57,16 @@ def shallow(obj: Json) -> Json:
 
 def shown_as(kind: Kind, obj: Json) -> Json:
     """Return a stored object as this kind shows it."""
-    return kind.from_stored(obj) if kind.from_stored is not None else obj
+    return kind.alias.from_stored(obj) if kind.alias is not None else obj
 
 
 def data_of(kind: Kind, entry: Entry) -> bytes:
     """Return a stored object as JSON, as this kind shows it."""
-    return entry.data if kind.from_stored is None else _encode(kind.from_stored(entry.obj))
+    return entry.data if kind.alias is None else _encode(kind.alias.from_stored(entry.obj))
 
 
 def check_types(obj: Json, kind: Kind) -> None:
-    """Refuse what Go could not decode, whatever the kind."""
+    """Reject what Go could not decode, for any kind."""
     if not isinstance(obj.get("metadata"), dict):
         obj["metadata"] = {}
     try:
@@ -80,7 +81,7 @@ def check_types(obj: Json, kind: Kind) -> None:
 
 
 def drop_nulls(value: Any) -> None:
-    """Leave out what is null, in place: to Go it is the same."""
+    """Remove null fields in place, because Go treats them alike."""
     if type(value) is dict:
         below = value.values()
         if None in below:
@@ -99,16 +100,16 @@ def cannot_be_handled(kind: Kind, why: str) -> BadRequest:
 
 
 def check_place(obj: Json, name: str, namespace: str | None) -> None:
-    """Refuse an object that says it is another one than the URL says."""
+    """Reject an object whose name differs from the URL."""
     metadata = obj["metadata"]
     if metadata.get("name", name) != name:
-        words = f"the name of the object ({metadata['name']}) does not match the name on the URL "
-        raise BadRequest(f"{words}({name})")
+        message = f"the name of the object ({metadata['name']}) does not match the name on the URL "
+        raise BadRequest(f"{message}({name})")
     check_namespace(obj, namespace)
 
 
 def check_namespace(obj: Json, namespace: str | None) -> None:
-    """Refuse an object that says it lives elsewhere."""
+    """Reject an object whose namespace differs from the URL."""
     if namespace and (obj["metadata"].get("namespace") or namespace) != namespace:
         raise BadRequest(_WRONG_NAMESPACE)
 
@@ -116,12 +117,12 @@ def check_namespace(obj: Json, namespace: str | None) -> None:
 def storage_conflict(kind: Kind, old: Entry, why: str) -> Conflict:
     """Return the conflict that the real server's storage layer reports."""
     plural = kind.resource.plural
-    words = f"StorageError: invalid object, Code: 4, Key: /registry/{plural}/{old.key}, "
+    message = f"StorageError: invalid object, Code: 4, Key: /registry/{plural}/{old.key}, "
     more = f"ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {why}"
-    return conflict(kind.resource, old.obj["metadata"]["name"], words + more)
+    return conflict(kind.resource, old.obj["metadata"]["name"], message + more)
 
 
 def unusable_patch(obj: Any, why: str) -> Invalid:
-    """Return the refusal of a patch whose result is no object of its kind."""
+    """Return the error of a patch whose result is not a valid object."""
     message = f"Invalid value: {_encode(_encode(obj).decode()).decode()}: {why}"
     return invalid("", "", "", [Cause("FieldValueInvalid", message, "patch")])

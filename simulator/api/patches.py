@@ -1,8 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
 """Patches: merge (RFC 7396), JSON (RFC 6902) and strategic merge.
 
 The results share parts with the object that was patched and never change it. Errors are
-those of apiserver/pkg/endpoints/handlers/patch.go (v0.36); a JSON patch that does not
-apply is a 422 without words, as there.
+those of apiserver/pkg/endpoints/handlers/patch.go (v0.36); a JSON patch that cannot be
+applied is a 422 without a specific message, as there.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from common.kube.client import PatchKind
+from common.kube.api import PatchKind
 from simulator.api.errors import BadRequest, Invalid, TooLarge, UnsupportedMedia
 from simulator.api.storage import Json
 from simulator.api.strategic import strategic_merge
@@ -28,7 +29,7 @@ class Patch:
 
 
 def kind_of(content_type: str, *, custom: bool) -> PatchKind:
-    """Return how a body is to be understood, or refuse its content type."""
+    """Return the type of a patch, or reject its content type."""
     media = content_type.partition(";")[0].strip()
     try:
         kind = PatchKind(media)
@@ -42,14 +43,16 @@ def kind_of(content_type: str, *, custom: bool) -> PatchKind:
 def _unsupported(media: str, *, custom: bool) -> UnsupportedMedia:
     known = [PatchKind.JSON, PatchKind.MERGE] + ([] if custom else [PatchKind.STRATEGIC])
     listed = ", ".join(known)
-    words = "the body of the request was in an unknown format - accepted media types include: "
+    message = "the body of the request was in an unknown format - accepted media types include: "
     if media in APPLY:
-        words = "the simulator does not support server-side apply - accepted media types include: "
-    return UnsupportedMedia(f"{words}{listed}")
+        message = (
+            "the simulator does not support server-side apply - accepted media types include: "
+        )
+    return UnsupportedMedia(f"{message}{listed}")
 
 
 def apply_patch(patch: Patch, obj: Json) -> Json:
-    """Return what a patch makes of an object."""
+    """Return the patched object."""
     if patch.kind is PatchKind.JSON:
         return _json_patched(patch.body, obj)
     if not isinstance(patch.body, dict):
@@ -77,8 +80,8 @@ def _json_patched(operations: Any, obj: Json) -> Json:
     if not isinstance(operations, list):
         raise BadRequest("error decoding patch: a list of operations is wanted")
     if len(operations) > _MAX_OPERATIONS:
-        words = f"The allowed maximum operations in a JSON patch is {_MAX_OPERATIONS}, got "
-        raise TooLarge(f"{words}{len(operations)}")
+        message = f"The allowed maximum operations in a JSON patch is {_MAX_OPERATIONS}, got "
+        raise TooLarge(f"{message}{len(operations)}")
     made: Any = obj
     for operation in operations:
         made = _operated(made, operation)
@@ -88,8 +91,8 @@ def _json_patched(operations: Any, obj: Json) -> Json:
 
 
 def _rejected() -> Invalid:
-    words = "the server rejected our request due to an error in our request"
-    return Invalid(words, details={})
+    message = "the server rejected our request due to an error in our request"
+    return Invalid(message, details={})
 
 
 def _operated(document: Any, operation: Any) -> Any:
@@ -150,7 +153,7 @@ def _put(document: Any, path: list[str], value: Any, *, insert: bool) -> Any:
         else:
             made[_index(part, len(made))] = value
         return made
-    # Replacing what is not there adds it: evanphx/json-patch, which the real server uses.
+    # Replacing a missing value adds it, as in evanphx/json-patch of the real server.
     below = _put(document[part], rest, value, insert=insert) if rest else value
     return {**document, part: below}
 

@@ -1,8 +1,9 @@
-"""The rules of creating and changing objects, in the order of the real server.
+# SPDX-License-Identifier: Apache-2.0
+"""Creating and changing objects, with the checks in the order of the real server.
 
 The order follows BeforeCreate, BeforeUpdate and Store.Update in apiserver/pkg/registry
-(v0.36), because which of two errors a client sees depends on it. Objects that come in here
-belong to the registry: it changes them on the way into storage.
+(v0.36), because it decides which of two errors a client sees. Objects that are passed in
+belong to the registry, which changes them before they are stored.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from simulator.api.errors import (
     qualified,
     wrong,
 )
-from simulator.api.kinds import Kind, Kinds
+from simulator.api.kind import Kind, Kinds
 from simulator.api.objects import (
     check_namespace,
     check_place,
@@ -47,7 +48,7 @@ _GENERATE_ATTEMPTS: Final = 8
 
 
 class Registry:
-    """All kinds, all objects, and what may be done to them."""
+    """All kinds and objects, and the operations on them."""
 
     def __init__(
         self, *, clock: Clock, rng: random.Random | None = None, history: int = HISTORY
@@ -62,7 +63,7 @@ class Registry:
             self.storage.collection(kind.storage)
 
     def kind(self, resource: Resource) -> Kind:
-        """Return what is known about a kind; one that is not served is a 404."""
+        """Return a kind; one that is not served is a 404."""
         try:
             return self.kinds.of(resource)
         except KeyError:
@@ -99,10 +100,10 @@ class Registry:
         ]
 
     def decoded(self, kind: Kind, obj: Json) -> Json:
-        """Turn what a client sent into the object it means, with what it left out."""
+        """Return the object that a client sent, with defaults."""
         check_types(obj, kind)
-        if kind.to_stored is not None:
-            obj = kind.to_stored(obj)
+        if kind.alias is not None:
+            obj = kind.alias.to_stored(obj)
         obj["kind"], obj["apiVersion"] = kind.resource.kind, kind.storage.api_version
         if not kind.custom:
             drop_nulls(obj)
@@ -139,7 +140,7 @@ class Registry:
         status: bool = False,
         dry_run: bool = False,
     ) -> tuple[Entry, bool]:
-        """Replace an object; tell whether that created it."""
+        """Replace an object; return whether that created it."""
         check_place(obj, name, namespace)
         old = self.storage.get(kind.storage, key_of(namespace, name))
         if old is None:
@@ -178,10 +179,17 @@ class Registry:
         return self.finish_update(kind, obj, old, status=status, dry_run=dry_run)
 
     def finish_update(
-        self, kind: Kind, obj: Json, old: Entry, *, status: bool = False, dry_run: bool = False
+        self,
+        kind: Kind,
+        obj: Json,
+        old: Entry,
+        *,
+        status: bool = False,
+        dry_run: bool = False,
+        manager: str = "unknown",
     ) -> Entry:
-        """Store a new version of an object, once it has passed the rules."""
-        metadata.carry_over(obj, old.obj)
+        """Validate and store a new version of an object."""
+        metadata.carry_over(obj, old.obj, manager)
         if status:
             kind.strategy.prepare_status(obj, old.obj)
             causes = kind.strategy.validate_status(obj, old.obj)
@@ -199,18 +207,18 @@ class Registry:
         return Entry(old.key, obj, old.version) if dry_run else self.put(kind, old.key, obj)
 
     def put(self, kind: Kind, key: str, obj: Json) -> Entry:
-        """Store a version as it is, past all rules."""
+        """Store a version without validation."""
         return self.storage.put(kind.storage, key, obj)
 
     def check_uid(self, kind: Kind, uid: str | None, old: Entry) -> None:
-        """Refuse to write to another object than the one that is meant."""
+        """Check the uid of the object that is written."""
         found = old.obj["metadata"]["uid"]
         if uid and uid != found:
             why = f"UID in precondition: {uid}, UID in object meta: {found}"
             raise storage_conflict(kind, old, why)
 
     def check_version(self, kind: Kind, version: str | None, old: Entry) -> None:
-        """Refuse to write over a version that the writer has not seen."""
+        """Check that the writer has seen the stored version."""
         name = old.obj["metadata"]["name"]
         if not version or version == "0":
             if not kind.strategy.unconditional_update:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The `scale` subresource: the number of replicas of a workload, and nothing else."""
 
 from __future__ import annotations
@@ -8,12 +9,12 @@ import msgspec
 
 from common.kube.resources import Resource
 from simulator.api.errors import BadRequest, invalid, wrong
-from simulator.api.kinds import Kind
+from simulator.api.kind import Kind
+from simulator.api.kinds.selectors import selector_of
 from simulator.api.objects import check_place, copied, unusable_patch
 from simulator.api.patches import Patch, apply_patch
 from simulator.api.registry import Registry
 from simulator.api.storage import Entry, Json
-from simulator.api.strategies.selectors import selector_of
 
 SCALES: Final = Resource("autoscaling", "v1", "scales", "Scale", True)
 
@@ -45,6 +46,7 @@ def replace_scale(
     name: str,
     namespace: str | None,
     *,
+    manager: str = "",
     dry_run: bool = False,
 ) -> Json:
     """Set the replicas of a workload, if the scale is of the version that is stored."""
@@ -54,7 +56,7 @@ def replace_scale(
     old = registry.entry(kind, name, namespace)
     registry.check_uid(kind, scale["metadata"].get("uid"), old)
     registry.check_version(kind, scale["metadata"].get("resourceVersion"), old)
-    return _resized(registry, kind, old, scale, dry_run=dry_run)
+    return _resized(registry, kind, old, scale, manager, dry_run=dry_run)
 
 
 def patch_scale(
@@ -75,16 +77,19 @@ def patch_scale(
         raise unusable_patch(scale, error.message) from None
 
 
-def _resized(registry: Registry, kind: Kind, old: Entry, scale: Json, *, dry_run: bool) -> Json:
+def _resized(
+    registry: Registry, kind: Kind, old: Entry, scale: Json, manager: str, *, dry_run: bool
+) -> Json:
     name = old.obj["metadata"]["name"]
     try:
         replicas = msgspec.convert((scale.get("spec") or {}).get("replicas", 0), int)
     except msgspec.ValidationError as error:
-        words = f'Scale in version "v1" cannot be handled as a Scale: {error}'
-        raise BadRequest(words) from None
+        message = f'Scale in version "v1" cannot be handled as a Scale: {error}'
+        raise BadRequest(message) from None
     if replicas < 0:
         cause = wrong("spec.replicas", replicas, "must be greater than or equal to 0")
         raise invalid("Scale", "autoscaling", name, [cause])
     obj = copied(old.obj)
     obj["spec"]["replicas"] = replicas
-    return scale_of(registry.finish_update(kind, obj, old, dry_run=dry_run).obj)
+    written = registry.finish_update(kind, obj, old, dry_run=dry_run, manager=manager or "unknown")
+    return scale_of(written.obj)

@@ -1,8 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
 """Structural schemas of custom resources: prune, default, validate.
 
 A part of apiextensions-apiserver/pkg/apiserver/schema and of its validation (v0.36), with
-its messages. What is not covered is refused when the schema is registered, so that nothing
-is ever silently accepted: see `unsupported`.
+its messages. Unsupported parts are rejected when the schema is registered, so that nothing is
+silently accepted: see `unsupported`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _KNOWN: Final = frozenset(
     }
 )  # fmt: skip
 _RULE_KEYS: Final = frozenset({"rule", "message"})
-# Rules are not asked about an object that is not even of the right form
+# Rules are not evaluated for an object with structural errors
 # (hasBlockingErr in apiextensions-apiserver/pkg/registry/customresource/strategy.go).
 _BLOCKING: Final = frozenset(
     {
@@ -87,7 +88,7 @@ def _children(schema: Json) -> Iterator[tuple[str, Json]]:
 
 
 def prune(value: Any, schema: Json) -> list[str]:
-    """Drop the fields that a schema does not know, in place; return their paths."""
+    """Prune unknown fields in place; return their paths."""
     dropped: list[str] = []
     _prune(value, schema, "", dropped)
     return dropped
@@ -112,7 +113,7 @@ def _prune(value: Any, schema: Json, path: str, dropped: list[str]) -> None:
 
 
 def fill_in(value: Any, schema: Json) -> None:
-    """Set defaults in place, outer ones first; null counts as left out where it may not stand."""
+    """Set defaults in place, outer ones first; null counts as missing where not nullable."""
     if isinstance(value, list):
         for item in value:
             fill_in(item, schema.get("items") or {})
@@ -131,7 +132,7 @@ def fill_in(value: Any, schema: Json) -> None:
 
 
 def causes(value: Any, schema: Json, path: str = "") -> Iterator[Cause]:
-    """Say what is wrong with a value."""
+    """Return what is wrong with a value."""
     if value is None and schema.get("nullable"):
         return
     if not _has_type(value, schema):
@@ -150,7 +151,7 @@ def causes(value: Any, schema: Json, path: str = "") -> Iterator[Cause]:
 
 
 def rule_causes(value: Any, schema: Json, path: str = "", *, old: Any = None) -> Iterator[Cause]:
-    """Say which rules a value breaks; those that compare need the value that it replaces."""
+    """Return which rules a value breaks; transition rules need the old value."""
     for rule in schema.get("x-kubernetes-validations") or ():
         expression = cel.parse(rule["rule"])
         if old is not None or not expression.transition:
@@ -158,7 +159,7 @@ def rule_causes(value: Any, schema: Json, path: str = "", *, old: Any = None) ->
     if isinstance(value, dict):
         yield from _member_rule_causes(value, schema, path, old if isinstance(old, dict) else {})
     elif isinstance(value, list):
-        # Items of an atomic list have no past.
+        # Items of an atomic list have no old value.
         for index, item in enumerate(value):
             yield from rule_causes(item, schema.get("items") or {}, f"{path}[{index}]")
 
@@ -175,16 +176,16 @@ def _member_rule_causes(value: Json, schema: Json, path: str, old: Json) -> Iter
 def _broken(
     rule: Json, expression: cel.Expression, value: Any, old: Any, schema: Json, path: str
 ) -> Iterator[Cause]:
-    words = (rule.get("message") or "").strip()
+    message = (rule.get("message") or "").strip()
     try:
         if expression.holds(value, old):
             return
     except cel.NoSuchKey as error:
         kind = schema.get("type", "")
-        yield wrong(path, kind, f"{error} evaluating rule: {words or rule['rule']}")
+        yield wrong(path, kind, f"{error} evaluating rule: {message or rule['rule']}")
         return
     path = path or _ROOT
-    why = words or f"failed rule: {rule['rule'].strip()}"
+    why = message or f"failed rule: {rule['rule'].strip()}"
     if schema.get("type") in ("object", "array"):
         yield Cause("FieldValueInvalid", f"Invalid value: {why}", path)
     else:
@@ -192,7 +193,7 @@ def _broken(
 
 
 def all_causes(value: Any, schema: Json, *, root: Any, old: Any = None) -> Iterator[Cause]:
-    """Say everything that is wrong with an object.
+    """Return everything that is wrong with an object.
 
     `root` is the object as its outermost rules see it, which is with its metadata, and
     `old` what it replaces, seen alike.

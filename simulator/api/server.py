@@ -1,8 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
 """The API on a real port.
 
 Plain HTTP on loopback, one event loop, no routing table: a path is split and looked up.
-Watches are streams that are written whenever something has happened; a frozen one stays
-open and silent, a dropped one ends without a goodbye.
+Watches are streams that are written on every change; a frozen watch stays open without data, a
+dropped one breaks like a lost connection.
 """
 
 from __future__ import annotations
@@ -16,17 +17,23 @@ import msgspec
 import structlog
 from aiohttp import web
 
-from simulator.api import metrics_api, openapi
+from simulator.api import metrics_api
 from simulator.api.bindings import BINDINGS
 from simulator.api.calls import Call, Target, target_of, verb_of
-from simulator.api.discovery import METRICS_GROUP, VERSION, Discovery
 from simulator.api.endpoints import Answer, Endpoints
 from simulator.api.errors import InternalError, Refusal, TooLarge, no_such_method, no_such_route
 from simulator.api.faults import FaultInjected, Faults
-from simulator.api.kinds import Kind
+from simulator.api.kind import Kind
+from simulator.api.kubectl.discovery import (
+    METRICS_GROUP,
+    OPENAPI_V3,
+    VERSION,
+    Discovery,
+    openapi_v2,
+)
+from simulator.api.kubectl.presentation import presenter_of
 from simulator.api.lists import ListOptions
 from simulator.api.metrics_api import MetricsProvider
-from simulator.api.presentation import presenter_of
 from simulator.api.storage import Json
 from simulator.api.store import Store
 from simulator.api.streams import BOOKMARK_EVERY_S, SHORTEST_WATCH_S, Stream, Timing
@@ -71,7 +78,7 @@ class ApiServer:
         self._endpoints = Endpoints(store)
         self._mounted: dict[str, Handler] = {}
         self._streams: set[Stream] = set()
-        # Not the cluster's dice: whoever watches must not change what happens.
+        # Separate from the cluster's generator: opening a watch must not change the simulation.
         self._rng = random.Random(0)
         self._runner: web.ServerRunner | None = None
         store.kinds.listen(removed=self._end_watches)
@@ -85,8 +92,8 @@ class ApiServer:
         self._mounted[name] = handler
 
     async def start(self) -> None:
-        """Listen; port 0 becomes a free one."""
-        # A watch whose client has gone must not linger until something happens.
+        """Listen; port 0 picks a free port."""
+        # A watch whose client is gone must end before the next change.
         server = web.Server(self._handle, request_factory=_request_of, handler_cancellation=True)
         runner = web.ServerRunner(server, shutdown_timeout=1.0)
         await runner.setup()
@@ -202,13 +209,13 @@ class ApiServer:
                 return _json_or_page(discovery.group(group))
             case ["apis", group, version]:
                 if metrics is not None and (group, version) == METRICS_GROUP:
-                    # Raises while the server behind the API is away, as the aggregator does.
+                    # Raises while the server behind the API is unavailable, as the aggregator does.
                     next(iter(metrics.node_metrics()), None)
                 return _json_or_page(discovery.resources(group, version))
             case ["openapi", "v2"]:
                 return _described(request.headers.get("Accept", ""))
             case ["openapi", "v3"]:
-                return _json(openapi.VERSION_3)
+                return _json(OPENAPI_V3)
             case [name, *_] if name in _HEALTH:
                 return web.Response(text="ok", content_type=_TEXT)
         return _page_not_found()
@@ -218,8 +225,8 @@ class ApiServer:
         presenter = presenter_of(call.accept, call.kind, self.store.clock)
         watch = Watch(self.store.storage, call.kind, call.namespace, options, presenter)
         timing = Timing(
-            lasts_s=float(options.timeout_s or SHORTEST_WATCH_S * (1 + self._rng.random())),
-            bookmark_every_s=self._bookmark_every_s if options.bookmarks else None,
+            lasts_s=float(options.stream.timeout_s or SHORTEST_WATCH_S * (1 + self._rng.random())),
+            bookmark_every_s=self._bookmark_every_s if options.stream.bookmarks else None,
         )
         stream = Stream(watch, request, timing, self.store.clock)
         self._streams.add(stream)
@@ -267,7 +274,7 @@ def _json(value: Json, status: int = 200) -> web.Response:
 
 
 def _described(accept: str) -> web.Response:
-    body, media_type = openapi.version_2(accept)
+    body, media_type = openapi_v2(accept)
     return web.Response(body=body, headers={"Content-Type": media_type})
 
 
@@ -293,10 +300,10 @@ def _refused(refusal: Refusal) -> web.Response:
 
 
 def _faulty(fault: FaultInjected) -> web.Response:
-    """Answer as the real server's filters do, which know nothing of Status objects."""
+    """Respond as the filters of the real server do, which do not send Status objects."""
     if fault.status == 429:
-        words = "Too many requests, please try again later.\n"
-        response = web.Response(status=429, text=words, content_type=_TEXT)
+        message = "Too many requests, please try again later.\n"
+        response = web.Response(status=429, text=message, content_type=_TEXT)
         response.headers["Retry-After"] = str(fault.retry_after_s or 1)
         return response
     error = InternalError("Internal error occurred: a fault was asked for")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Versioned objects in memory, with the history of their changes; no API semantics.
 
 Invariants:
@@ -7,8 +8,8 @@ Invariants:
   once, for every list and watch that ever sends it.
 - One counter versions everything, as etcd's revision does.
 - Subscribers see every change, in the order of versions, after it was made. A subscriber
-  that writes does not break the order: its change waits until the current one has been
-  told to everybody.
+  that writes does not break the order: its change waits until all subscribers have seen the
+  current one.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import msgspec
 
 from common.kube.resources import Resource
 
-Json = dict[str, Any]  # Any: the nesting of Kubernetes' objects
+Json = dict[str, Any]  # Any: nested API objects
 _encode: Final = msgspec.json.Encoder().encode
 
 HISTORY: Final = 20_000
@@ -30,7 +31,7 @@ FIRST_VERSION: Final = 1
 
 
 class EventType(StrEnum):
-    """What happened to an object, spelt as in watches."""
+    """The type of a change, spelled as in watches."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
@@ -57,7 +58,7 @@ class Entry:
 
 
 class Change:
-    """One step in the life of an object; a deletion carries the last state."""
+    """One change of an object; a deletion has its last state."""
 
     __slots__ = ("_line", "entry", "old", "resource", "type")
 
@@ -143,7 +144,7 @@ class Collection:
         return then
 
     def apply(self, change: Change) -> None:
-        """Make a change and remember it."""
+        """Apply a change and record it."""
         key, namespace = change.entry.key, namespace_of(change.entry.key)
         if change.type is EventType.DELETED:
             del self.entries[key]
@@ -178,7 +179,7 @@ class Storage:
         self._delivering = False
 
     def collection(self, resource: Resource) -> Collection:
-        """Return the objects of a kind; the first mention of a kind makes it exist."""
+        """Return the collection of a kind, created on first use."""
         found = self._collections.get(resource)
         if found is None:
             found = Collection(resource, history=self._history, version=self.version)
@@ -186,7 +187,7 @@ class Storage:
         return found
 
     def resources(self) -> Iterable[Resource]:
-        """Return all kinds that were ever mentioned."""
+        """Return all kinds with a collection."""
         return tuple(self._collections)
 
     def get(self, resource: Resource, key: str) -> Entry | None:
@@ -202,7 +203,7 @@ class Storage:
         return entry
 
     def remove(self, resource: Resource, key: str, last: Json | None = None) -> Entry:
-        """Delete an object; `last` is the state that watchers are told, if not the stored one."""
+        """Delete an object; `last` is the state for watchers, if not the stored one."""
         collection = self.collection(resource)
         old = collection.entries[key]
         entry = self._stamped(key, last if last is not None else old.obj)
@@ -210,7 +211,7 @@ class Storage:
         return entry
 
     def owned_by(self, uid: str) -> Iterator[tuple[Resource, Entry]]:
-        """Return what names this uid among its owners."""
+        """Return the objects that have this uid among their owners."""
         for resource, key in tuple(self._owned.get(uid, ())):
             entry = self.get(resource, key)
             if entry is not None:
@@ -219,7 +220,7 @@ class Storage:
     def subscribe(
         self, resource: Resource, subscriber: Subscriber, *, replay: bool = False
     ) -> Callable[[], None]:
-        """Tell `subscriber` every change from now on; return how to end that."""
+        """Call `subscriber` with every change from now on; return how to unsubscribe."""
         collection = self.collection(resource)
         if replay:
             for entry in tuple(collection.entries.values()):
@@ -282,7 +283,7 @@ class Storage:
 
 
 def key_of(namespace: str | None, name: str) -> str:
-    """Return where an object is kept; keys sort as in etcd."""
+    """Return the key of an object; keys sort as in etcd."""
     return f"{namespace}/{name}" if namespace else name
 
 

@@ -1,22 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
 """The API without HTTP, for what runs in the same process: scheduler, controllers, kubelets.
 
-Everything is synchronous and belongs to one event loop; between two awaits nobody else
-writes. Objects are values: what is handed out is never to be changed, what is handed in
-may share parts with it. Refusals are the errors of `simulator.api.errors`, the same that
-a client is sent.
+Everything is synchronous and runs on one event loop; between two awaits there is no other
+writer. Objects are values: never change one that was returned; an object that is passed in may
+share parts with it. Errors are those of `simulator.api.errors`, the same that a client gets.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from common.clock import Clock
-from common.kube.client import PatchKind
-from common.kube.resources import Resource
+from common.kube.api import PatchKind
+from common.kube.resources import NAMESPACES, PRIORITYCLASSES, Resource
+from simulator import build
 from simulator.api import bindings, deletion, eviction
-from simulator.api.bootstrap import first_objects
 from simulator.api.definitions import Definitions
 from simulator.api.deletion import Deleted, DeleteOptions
 from simulator.api.objects import copied, shallow, shown_as
@@ -24,19 +24,27 @@ from simulator.api.patches import Patch
 from simulator.api.registry import Registry
 from simulator.api.storage import HISTORY, Json, Subscriber
 
-_AS_USUAL = DeleteOptions()
+_AS_USUAL: Final = DeleteOptions()
+_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
+# pkg/apis/scheduling/types.go
+_PRIORITY_CLASSES: Final = {
+    "system-cluster-critical": 2_000_000_000,
+    "system-node-critical": 2_000_001_000,
+}
 
 
 class Store(Registry):
-    """All objects of a simulated cluster, which begins with what every cluster has."""
+    """All objects of a simulated cluster, initially those that every cluster has."""
 
     def __init__(
         self, *, clock: Clock, rng: random.Random | None = None, history: int = HISTORY
     ) -> None:
         super().__init__(clock=clock, rng=rng, history=history)
         Definitions(self)
-        for resource, obj in first_objects():
-            self.create(resource, obj)
+        for name in _NAMESPACES:
+            self.create(NAMESPACES, build.namespace(name))
+        for name, value in _PRIORITY_CLASSES.items():
+            self.create(PRIORITYCLASSES, {"metadata": {"name": name}, "value": value})
 
     @property
     def resource_version(self) -> int:
@@ -44,17 +52,17 @@ class Store(Registry):
         return self.storage.version
 
     def owned_by(self, uid: str) -> Iterator[tuple[Resource, Json]]:
-        """Return every object that names this uid among its owners."""
+        """Return every object that has this uid among its owners."""
         for resource, entry in self.storage.owned_by(uid):
             yield resource, entry.obj
 
     def subscribe(
         self, resource: Resource, subscriber: Subscriber, *, replay: bool = False
     ) -> Callable[[], None]:
-        """Call `subscriber` with every change of a kind, in order; return how to end that.
+        """Call `subscriber` with every change of a kind, in order; return how to unsubscribe.
 
-        With `replay` it is first told every object that exists, as if just added. It is
-        called in the middle of a write: note what changed and do the work elsewhere.
+        With `replay` it is first called with every existing object, as if just added. It is
+        called in the middle of a write: record what changed and do the work elsewhere.
         """
         return self.storage.subscribe(self.kind(resource).storage, subscriber, replay=replay)
 
@@ -98,7 +106,7 @@ class Store(Registry):
         namespace: str | None = None,
         status: bool = False,
     ) -> Json:
-        """Replace an object or its status by what `change` makes of it; cannot conflict."""
+        """Replace an object or its status by the result of `change`; cannot conflict."""
         kind = self.kind(resource)
         old = self.entry(kind, name, namespace)
         changed = change(shown_as(kind, old.obj))
@@ -130,18 +138,18 @@ class Store(Registry):
         namespace: str | None = None,
         options: DeleteOptions = _AS_USUAL,
     ) -> Deleted:
-        """Delete an object, or begin to: pods end gracefully, finalizers hold objects back."""
+        """Delete an object, or start to: pods terminate gracefully, finalizers delay it."""
         return deletion.delete(self, self.kind(resource), name, namespace, options)
 
     def bind(self, name: str, namespace: str, node: str, *, uid: str | None = None) -> Json:
-        """Assign a pod to a node, as a scheduler does; a pod is assigned once."""
+        """Bind a pod to a node, as a scheduler does; a pod is bound once."""
         metadata = {"name": name, **({"uid": uid} if uid else {})}
         return bindings.bind(
             self, {"metadata": metadata, "target": {"name": node}}, name, namespace
         )
 
     def evict(self, name: str, namespace: str, *, options: DeleteOptions = _AS_USUAL) -> None:
-        """Evict a pod, if its disruption budget lets it go."""
+        """Evict a pod, if its PDB allows it."""
         eviction.evict(self, name, namespace, options)
 
 

@@ -1,7 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
 """Strategic merge: lists of built-in kinds merge by key, as kubectl expects.
 
 Follows apimachinery/pkg/util/strategicpatch/patch.go (v0.36), including where merged items
-end up. Which lists merge is said by field name, from the struct tags of k8s.io/api; all
+end up. Which lists merge is defined by field name, from the struct tags of k8s.io/api; all
 other lists are replaced.
 """
 
@@ -43,7 +44,7 @@ _REMOVE: Final = "$deleteFromPrimitiveList/"
 
 
 def strategic_merge(original: Json, patch: Json) -> Json:
-    """Return what a strategic merge patch makes of an object."""
+    """Return the object with a strategic merge patch applied."""
     return _merged_map(original, patch)
 
 
@@ -100,7 +101,7 @@ def _merges(field: str, value: list[Any]) -> bool:
 def _key_of(field: str, items: list[Any]) -> str | None:
     if field != "ports":
         return _MERGE_KEYS.get(field)
-    # The one name that containers and services use with different keys.
+    # The only field name with different merge keys, in containers and in services.
     container = any(isinstance(item, dict) and "containerPort" in item for item in items)
     return "containerPort" if container else "port"
 
@@ -129,8 +130,8 @@ def _merged_list(
 def _value(item: Any, key: str) -> Any:
     if not isinstance(item, dict) or key not in item:
         shown = " ".join(f"{k}:{v}" for k, v in item.items()) if isinstance(item, dict) else item
-        words = f"map: map[{shown}] does not contain declared merge key: {key}"
-        raise InternalError(words)
+        message = f"map: map[{shown}] does not contain declared merge key: {key}"
+        raise InternalError(message)
     return _scalar(item[key])
 
 
@@ -147,7 +148,7 @@ def _ordered(
     original: list[Any],
     key: str | None,
 ) -> list[Any]:
-    """Put patched items in the order of the patch and weave in those only the server has."""
+    """Order items as in the patch, and keep the position of those only the server has."""
 
     def identity(item: Any) -> Any:
         return _scalar(item) if key is None else _value(item, key)

@@ -1,7 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
 """The connection of one watch: what is sent when, and how it ends.
 
 Bookmarks come about every minute and once more just before the end, as from the real
-server (apiserver/pkg/storage/cacher/cache_watcher.go), so that whoever resumes is never
+server (apiserver/pkg/storage/cacher/cache_watcher.go), so that a client that resumes is never
 far behind.
 """
 
@@ -25,7 +26,7 @@ _BOOKMARK_BEFORE_END_S: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How long a watch lasts, and how often it says how far it has seen."""
+    """How long a watch lasts, and how often it sends bookmarks."""
 
     lasts_s: float
     bookmark_every_s: float | None
@@ -44,18 +45,18 @@ class Stream:
         self._clock = clock
 
     def drop(self) -> None:
-        """End the connection without a goodbye."""
+        """Break the connection."""
         if self._request.transport is not None:
             self._request.transport.abort()
 
     async def run(self, faults: Faults) -> web.StreamResponse:
-        """Serve the watch; a frozen one stays open and silent."""
+        """Serve the watch; a frozen one stays open without data."""
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         response.enable_chunked_encoding()
         faults.opened(self)
         timer = asyncio.create_task(self._keep_time())
         try:
-            # A client that leaves is no error; it knows where it was.
+            # A client that disconnects is not an error; it can resume.
             with suppress(ConnectionError):
                 await response.prepare(self._request)
                 await self._write(response, faults)

@@ -1,9 +1,10 @@
-"""Watches: every change after a moment, in order, and nothing twice.
+# SPDX-License-Identifier: Apache-2.0
+"""Watches: every change after a version, in order, each exactly once.
 
-A watch is fed by storage while a change is made and emptied by the connection that serves
-it. It begins with the state of now (as additions) or with the changes since a version;
-from then on it misses nothing, or it ends. What an object's change means to a watch with
-selectors follows apiserver/pkg/storage/cacher: leaving the selection is a deletion.
+Storage adds to a watch while a change is made, and the connection that serves the watch takes
+from it. It starts with the current state (as additions) or with the changes since a version;
+from then on it misses nothing, or it ends. What a change means to a watch with selectors
+follows apiserver/pkg/storage/cacher: an object that no longer matches is deleted.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from collections.abc import Callable
 from typing import Final
 
 from simulator.api.errors import Expired, Refusal
-from simulator.api.kinds import Kind
+from simulator.api.kind import Kind
+from simulator.api.kubectl.presentation import Presenter
 from simulator.api.lists import ListOptions, Matcher, matcher_of, version_number
-from simulator.api.presentation import Presenter
 from simulator.api.storage import (
     Change,
     Collection,
@@ -58,7 +59,7 @@ class Watch:
         self._begin(options)
 
     def take(self) -> bytes:
-        """Return what is to be sent, and forget it."""
+        """Return and remove the pending data."""
         data = b"".join(self._backlog)
         self._backlog.clear()
         self._wake.clear()
@@ -70,7 +71,7 @@ class Watch:
             await self._wake.wait()
 
     def bookmark(self) -> None:
-        """Tell the client how far it has seen, if that is news; the real server is as sparing."""
+        """Send a bookmark, unless the client has that version, as the real server does."""
         if self._storage.collection(self.kind.storage).newest > self._told:
             self._bookmark({})
 
@@ -84,7 +85,7 @@ class Watch:
         self._push(event_line("BOOKMARK", self._presenter.bookmark(obj)))
 
     def end(self) -> None:
-        """Let the connection end once everything has been sent."""
+        """End the watch once everything has been sent."""
         self.ended = True
         self._unsubscribe()
         self._wake.set()
@@ -92,9 +93,9 @@ class Watch:
     def _begin(self, options: ListOptions) -> None:
         collection = self._storage.collection(self.kind.storage)
         wanted = version_number(options.version) if options.version else 0
-        if options.initial_events or (options.initial_events is None and not wanted):
+        if options.stream.initial_events or (options.stream.initial_events is None and not wanted):
             self._add_current(collection)
-            if options.initial_events and options.bookmarks:
+            if options.stream.initial_events and options.stream.bookmarks:
                 self._bookmark({INITIAL_EVENTS_END: "true"})
         elif wanted:
             if wanted < collection.compacted:
@@ -149,7 +150,7 @@ class Watch:
         self._backlog.append(line)
         self._wake.set()
         if len(self._backlog) > _LONGEST_BACKLOG:
-            # A client that does not read would cost memory for ever; it can resume.
+            # A client that does not read would use more and more memory; it can resume.
             self.end()
 
 

@@ -1,1 +1,2 @@
-"""What kube-controller-manager does in a real cluster, one module a controller."""
+# SPDX-License-Identifier: Apache-2.0
+"""The controllers of kube-controller-manager, one module each."""

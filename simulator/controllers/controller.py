@@ -1,43 +1,52 @@
-"""What all controllers of workloads have in common: a queue of keys, and who fills it.
+# SPDX-License-Identifier: Apache-2.0
+"""What all workload controllers have in common: a queue of keys, and what fills it.
 
-A controller is woken by its own objects and by what they own; it then looks at one of them
-and does what is missing. Nothing else is remembered, so being woken too often is harmless.
+A controller is triggered by its own objects and by the objects that they own; it then syncs one
+of them. It keeps no other state, so extra triggers are harmless.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Final
+
+import msgspec
 
 from common.kube.resources import Resource
-from simulator.api import Change, EventType, Json, WorkQueue
+from simulator.api import Change, EventType, Json, SyncQueue
+from simulator.context import Context
 from simulator.controllers.owned_pods import controller_of
-from simulator.machinery import Machinery
+
+_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
+_OFFSET: Final = 0x811C9DC5
+_PRIME: Final = 0x01000193
+_encode: Final = msgspec.json.Encoder(order="deterministic").encode
 
 Key = tuple[str, str]
 """Namespace and name."""
 
 
 class Controller(ABC):
-    """Works off the objects of one kind."""
+    """Syncs the objects of one kind."""
 
-    def __init__(self, name: str, resource: Resource, machinery: Machinery) -> None:
+    def __init__(self, name: str, resource: Resource, context: Context) -> None:
         self._resource = resource
-        self._store = machinery.store
-        self._pace = machinery.pace
-        self._recorder = machinery.recorder
-        self._queue: WorkQueue[Key] = WorkQueue(name, machinery.pace.clock)
+        self._store = context.store
+        self._time_scale = context.time_scale
+        self._recorder = context.recorder
+        self._queue: SyncQueue[Key] = SyncQueue(name, context.time_scale.clock)
         self._store.subscribe(resource, self._on_own, replay=True)
 
     @abstractmethod
     def sync(self, key: Key) -> None:
-        """Take the next step of one object."""
+        """Sync one object."""
 
     async def run(self) -> None:
-        """Work for ever."""
+        """Run forever."""
         await self._queue.run(self.sync)
 
     def work_off(self) -> int:
-        """Do everything that is to be done now; return how many were waiting."""
+        """Sync all queued objects now; return how many were queued."""
         waiting = len(self._queue)
         self._queue.work_off(self.sync)
         return waiting
@@ -58,3 +67,15 @@ class Controller(ABC):
 def key_of(obj: Json) -> Key:
     """Return the namespace and the name of an object."""
     return obj["metadata"]["namespace"], obj["metadata"]["name"]
+
+
+def template_hash(template: Json, collisions: int = 0) -> str:
+    """Return the hash that identifies a pod template in names and labels.
+
+    Encoded as SafeEncodeString of a 32-bit FNV-1a sum (pkg/controller/controller_utils.go), but
+    of other bytes: the value differs from the one that the real controller computes.
+    """
+    total = _OFFSET
+    for byte in _encode([template, collisions]):
+        total = ((total ^ byte) * _PRIME) & 0xFFFFFFFF
+    return "".join(_ALPHABET[ord(digit) % len(_ALPHABET)] for digit in str(total))

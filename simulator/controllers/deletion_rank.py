@@ -1,9 +1,10 @@
-"""Which replicas a ReplicaSet gives up first.
+# SPDX-License-Identifier: Apache-2.0
+"""Which replicas a ReplicaSet deletes first.
 
 The order is that of ActivePodsWithRanks (pkg/controller/controller_utils.go) of v1.36:
 unassigned, pending, not ready, cheap to delete, crowded together, ready for a short time,
-created lately. Times are compared by their order of magnitude, so that of pods of about the
-same age any may go; there the uid decides.
+created lately. Times are compared by their order of magnitude, so pods of about the same age
+are equal; then the uid decides.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from common.contract import DELETION_COST
+from common.api.contract import DELETION_COST
 from common.kube.timestamps import parse_time
 from simulator.api import Json, is_ready
 from simulator.controllers.owned_pods import ready_since
@@ -46,17 +47,17 @@ def _rank(pod: Json, crowd: Counter[str], now: float) -> tuple[Any, ...]:  # Any
 
 
 def deletion_cost(pod: Json) -> int:
-    """Return what its owner says a pod's deletion costs; nonsense costs nothing."""
+    """Return the deletion cost of a pod; an invalid value counts as 0."""
     text = (pod["metadata"].get("annotations") or {}).get(DELETION_COST, "0")
     digits = text.removeprefix("-")
-    # Go's parser refuses a leading plus or zero here, and so does the API (pkg/apis/core/helper).
+    # The API rejects a leading plus or zero here (pkg/apis/core/helper).
     if not digits.isdecimal() or not digits.isascii() or (digits != "0" and digits[0] == "0"):
         return 0
     return int(text)
 
 
 def restarts(pod: Json) -> int:
-    """Return how often the container that fell most often has fallen."""
+    """Return the highest restart count of the containers."""
     statuses = pod.get("status", {}).get("containerStatuses") or ()
     return max((status.get("restartCount", 0) for status in statuses), default=0)
 

@@ -1,4 +1,5 @@
-"""What a Deployment says about itself.
+# SPDX-License-Identifier: Apache-2.0
+"""The status of a Deployment.
 
 Follows calculateStatus (sync.go) and syncRolloutStatus (progress.go) in
 pkg/controller/deployment of v1.36, without the deadline.
@@ -54,19 +55,19 @@ def _sum(sets: Sequence[Json], key: str) -> int:
 
 def _availability(enough: bool) -> Json:
     if enough:
-        words = "Deployment has minimum availability."
-        return _condition(_AVAILABLE, "True", "MinimumReplicasAvailable", words)
-    words = "Deployment does not have minimum availability."
-    return _condition(_AVAILABLE, "False", "MinimumReplicasUnavailable", words)
+        message = "Deployment has minimum availability."
+        return _condition(_AVAILABLE, "True", "MinimumReplicasAvailable", message)
+    message = "Deployment does not have minimum availability."
+    return _condition(_AVAILABLE, "False", "MinimumReplicasUnavailable", message)
 
 
 def _progress(new: Json, *, done: bool) -> Json:
     name = new["metadata"]["name"]
     if done:
-        words = f'ReplicaSet "{name}" has successfully progressed.'
-        return _condition(_PROGRESSING, "True", _DONE, words)
-    words = f'ReplicaSet "{name}" is progressing.'
-    return _condition(_PROGRESSING, "True", "ReplicaSetUpdated", words)
+        message = f'ReplicaSet "{name}" has successfully progressed.'
+        return _condition(_PROGRESSING, "True", _DONE, message)
+    message = f'ReplicaSet "{name}" is progressing.'
+    return _condition(_PROGRESSING, "True", "ReplicaSetUpdated", message)
 
 
 def _is_done(conditions: Sequence[Json]) -> bool:
@@ -78,7 +79,7 @@ def _condition(type_: str, status: str, reason: str, message: str) -> Json:
 
 
 def _with(conditions: Sequence[Json], new: Json, now: str) -> list[Json]:
-    """Return the conditions with one that is new or different; its stamps move only then."""
+    """Return the conditions with a new one; its times change only if it differs."""
     kept = [each for each in conditions if each["type"] != new["type"]]
     old = next((each for each in conditions if each["type"] == new["type"]), None)
     if old is not None and all(old.get(key) == value for key, value in new.items()):

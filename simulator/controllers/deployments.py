@@ -1,7 +1,8 @@
-"""The Deployment controller: one ReplicaSet a template, and rollouts between them.
+# SPDX-License-Identifier: Apache-2.0
+"""The Deployment controller: one ReplicaSet per template, and rollouts between them.
 
-Follows pkg/controller/deployment of v1.36; the arithmetic is in `rollouts`. ReplicaSets of
-others are not adopted, and a rollout that stands still is not given up.
+Follows pkg/controller/deployment of v1.36; the arithmetic is in `rollouts`. ReplicaSets
+without an owner are not adopted, and a stalled rollout has no progress deadline.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from typing import Final
 
 from common.kube.resources import DEPLOYMENTS, PODS, REPLICASETS
 from simulator.api import Change, EventType, Json, timestamp
-from simulator.controllers.controller import Controller, Key, key_of
+from simulator.context import Context
+from simulator.controllers.controller import Controller, Key, key_of, template_hash
 from simulator.controllers.deployment_status import deployment_status
 from simulator.controllers.owned_pods import (
     controller_of,
@@ -21,16 +23,14 @@ from simulator.controllers.owned_pods import (
     pods_of,
 )
 from simulator.controllers.rollouts import (
+    Rollout,
     SetView,
     Sizes,
-    Wish,
     fenceposts,
     first_size,
     next_sizes,
     proportional,
 )
-from simulator.controllers.template_hash import template_hash
-from simulator.machinery import Machinery
 
 HASH_LABEL: Final = "pod-template-hash"
 REVISION: Final = "deployment.kubernetes.io/revision"
@@ -45,13 +45,13 @@ _NAME: Final = "deployment-controller"
 class DeploymentController(Controller):
     """Rolls Deployments out."""
 
-    def __init__(self, machinery: Machinery) -> None:
-        super().__init__(_NAME, DEPLOYMENTS, machinery)
+    def __init__(self, context: Context) -> None:
+        super().__init__(_NAME, DEPLOYMENTS, context)
         self._store.subscribe(REPLICASETS, self._on_owned)
         self._store.subscribe(PODS, self._on_pod)
 
     def _on_pod(self, change: Change) -> None:
-        """Recreating waits until the last old pod is gone, which no set tells."""
+        """Sync after a pod is gone: Recreate waits for that, and ReplicaSets do not show it."""
         reference = controller_of(change.obj) if change.type is EventType.DELETED else None
         if reference is not None and reference["kind"] == "ReplicaSet":
             namespace = change.obj["metadata"]["namespace"]
@@ -60,7 +60,7 @@ class DeploymentController(Controller):
                 self._wake_owner(replica_set)
 
     def sync(self, key: Key) -> None:
-        """Take the next step of one Deployment."""
+        """Sync one Deployment."""
         namespace, name = key
         deployment = self._store.find(DEPLOYMENTS, name, namespace)
         if deployment is None:
@@ -72,22 +72,22 @@ class DeploymentController(Controller):
     def _roll(self, deployment: Json) -> None:
         sets = list(owned(self._store, deployment, REPLICASETS))
         new, old = _split(deployment, sets)
-        wish = wish_of(deployment)
+        rollout = rollout_of(deployment)
         views = [self._view(each) for each in old]
         if deployment["spec"].get("paused") or _is_scaled(deployment, sets):
             self._resize(
-                deployment, wish, proportional(wish, self._view(new) if new else None, views)
+                deployment, rollout, proportional(rollout, self._view(new) if new else None, views)
             )
             return
         if new is None:
-            blocked = wish.recreate and any(view.replicas or view.pods for view in views)
+            blocked = rollout.recreate and any(view.replicas or view.pods for view in views)
             if not blocked:
-                self._create_set(deployment, old, wish, views)
+                self._create_set(deployment, old, rollout, views)
                 return
-            self._resize(deployment, wish, {view.name: 0 for view in views if view.replicas})
+            self._resize(deployment, rollout, {view.name: 0 for view in views if view.replicas})
             return
         self._set_revision(deployment, new, old)
-        self._resize(deployment, wish, next_sizes(wish, self._view(new), views))
+        self._resize(deployment, rollout, next_sizes(rollout, self._view(new), views))
         self._forget_history(deployment, old)
 
     def _view(self, replica_set: Json) -> SetView:
@@ -101,20 +101,24 @@ class DeploymentController(Controller):
         )
 
     def _create_set(
-        self, deployment: Json, old: Sequence[Json], wish: Wish, views: Sequence[SetView]
+        self,
+        deployment: Json,
+        old: Sequence[Json],
+        rollout: Rollout,
+        views: Sequence[SetView],
     ) -> None:
         metadata, spec = deployment["metadata"], deployment["spec"]
         status = deployment.get("status") or {}
         word = template_hash(spec["template"], status.get("collisionCount", 0))
         revision = max(map(_revision, old), default=0) + 1
-        replicas = first_size(wish, views)
+        replicas = first_size(rollout, views)
         template = _labelled(spec["template"], word)
         replica_set = {
             "metadata": {
                 "name": f"{metadata['name']}-{word}",
                 "namespace": metadata["namespace"],
                 "labels": template["metadata"]["labels"],
-                "annotations": {**_copied(deployment), **_noted(wish), REVISION: str(revision)},
+                "annotations": {**_copied(deployment), **_noted(rollout), REVISION: str(revision)},
                 "ownerReferences": [owner_reference(deployment, DEPLOYMENTS)],
             },
             "spec": {
@@ -127,25 +131,25 @@ class DeploymentController(Controller):
         made = self._store.create(REPLICASETS, replica_set)
         self._set_revision(deployment, made, old)
         if replicas:
-            self._tell(deployment, made, 0, replicas)
+            self._record(deployment, made, 0, replicas)
 
-    def _resize(self, deployment: Json, wish: Wish, sizes: Sizes) -> None:
+    def _resize(self, deployment: Json, rollout: Rollout, sizes: Sizes) -> None:
         namespace = deployment["metadata"]["namespace"]
         for name, size in sizes.items():
             before = self._store.get(REPLICASETS, name, namespace)
-            self._give_size(name, namespace, size, wish)
-            self._tell(deployment, before, before["spec"]["replicas"], size)
+            self._give_size(name, namespace, size, rollout)
+            self._record(deployment, before, before["spec"]["replicas"], size)
         for replica_set in owned(self._store, deployment, REPLICASETS):
-            # What each set was scaled for; a difference to the wish later means a new scaling.
+            # The replicas that each set was scaled for; a later difference means a new scaling.
             annotations = replica_set["metadata"].get("annotations") or {}
-            stale = annotations.get(DESIRED) != str(wish.replicas)
+            stale = annotations.get(DESIRED) != str(rollout.replicas)
             if stale and replica_set["spec"]["replicas"] > 0:
                 size = replica_set["spec"]["replicas"]
-                self._give_size(replica_set["metadata"]["name"], namespace, size, wish)
+                self._give_size(replica_set["metadata"]["name"], namespace, size, rollout)
 
-    def _give_size(self, name: str, namespace: str, size: int, wish: Wish) -> None:
+    def _give_size(self, name: str, namespace: str, size: int, rollout: Rollout) -> None:
         self._store.modify(
-            REPLICASETS, name, lambda old: _sized(old, size, wish), namespace=namespace
+            REPLICASETS, name, lambda old: _sized(old, size, rollout), namespace=namespace
         )
 
     def _set_revision(self, deployment: Json, new: Json, old: Sequence[Json]) -> None:
@@ -159,7 +163,7 @@ class DeploymentController(Controller):
                 namespace=namespace,
             )
         if (deployment["metadata"].get("annotations") or {}).get(REVISION) != str(revision):
-            # Through the status, as the real controller does: the generation does not move.
+            # Through the status, as the real controller does: the generation does not change.
             self._store.modify(
                 DEPLOYMENTS,
                 name,
@@ -186,9 +190,9 @@ class DeploymentController(Controller):
             return
         sets = list(owned(self._store, current, REPLICASETS))
         new, _ = _split(current, sets)
-        wish = wish_of(current)
+        rollout = rollout_of(current)
         status = deployment_status(
-            current, sets, new, wish.max_unavailable, timestamp(self._pace.clock.now())
+            current, sets, new, rollout.max_unavailable, timestamp(self._time_scale.clock.now())
         )
         if status != current.get("status"):
             self._store.modify(
@@ -199,10 +203,10 @@ class DeploymentController(Controller):
                 status=True,
             )
 
-    def _tell(self, deployment: Json, replica_set: Json, before: int, after: int) -> None:
+    def _record(self, deployment: Json, replica_set: Json, before: int, after: int) -> None:
         way = "up" if after > before else "down"
         name = replica_set["metadata"]["name"]
-        self._recorder.tell(
+        self._recorder.record(
             deployment,
             by=_NAME,
             reason="ScalingReplicaSet",
@@ -211,15 +215,15 @@ class DeploymentController(Controller):
         )
 
 
-def wish_of(deployment: Json) -> Wish:
-    """Return what a Deployment wants, in numbers."""
+def rollout_of(deployment: Json) -> Rollout:
+    """Return the rollout parameters of a Deployment."""
     spec = deployment["spec"]
     strategy, replicas = spec.get("strategy") or {}, spec["replicas"]
     if strategy.get("type") == "Recreate":
-        return Wish(replicas, recreate=True)
+        return Rollout(replicas, recreate=True)
     rolling = strategy.get("rollingUpdate") or {}
     surge, unavailable = rolling.get("maxSurge", "25%"), rolling.get("maxUnavailable", "25%")
-    return Wish(replicas, *fenceposts(surge, unavailable, replicas))
+    return Rollout(replicas, *fenceposts(surge, unavailable, replicas))
 
 
 def _split(deployment: Json, sets: Sequence[Json]) -> tuple[Json | None, list[Json]]:
@@ -231,7 +235,7 @@ def _split(deployment: Json, sets: Sequence[Json]) -> tuple[Json | None, list[Js
 
 
 def _is_scaled(deployment: Json, sets: Sequence[Json]) -> bool:
-    """Tell whether the wanted number has changed since the sets were last given theirs."""
+    """Return whether the replicas changed since the sets were last scaled."""
     wanted = str(deployment["spec"]["replicas"])
     return any(
         each["spec"]["replicas"] > 0
@@ -261,13 +265,13 @@ def _copied(deployment: Json) -> Json:
     return {key: value for key, value in annotations.items() if key not in _NOT_COPIED}
 
 
-def _noted(wish: Wish) -> Json:
-    return {DESIRED: str(wish.replicas), MOST: str(wish.replicas + wish.max_surge)}
+def _noted(rollout: Rollout) -> Json:
+    return {DESIRED: str(rollout.replicas), MOST: str(rollout.replicas + rollout.max_surge)}
 
 
-def _sized(replica_set: Json, size: int, wish: Wish) -> Json:
+def _sized(replica_set: Json, size: int, rollout: Rollout) -> Json:
     sized = {**replica_set, "spec": {**replica_set["spec"], "replicas": size}}
-    return _annotated(sized, _noted(wish))
+    return _annotated(sized, _noted(rollout))
 
 
 def _annotated(obj: Json, more: Json) -> Json:

@@ -1,9 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
 """The disruption controller: keeps the status of PodDisruptionBudgets up to date.
 
 Follows pkg/controller/disruption/disruption.go of v1.36; the arithmetic is in
-`common.cluster.disruption`. A budget is looked at when it changes and when a pod that it
-covers changes; a pod that an eviction has noted counts as gone until it is, or for two
-minutes.
+`common.cluster.disruption`. A PDB is synced when it changes and when a pod that it covers
+changes; a pod in `disruptedPods` counts as gone until it is, or for two minutes.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from common.kube.resources import (
     Resource,
 )
 from common.kube.timestamps import parse_time
-from simulator.api import Change, EventType, Json, Store, WorkQueue, is_ready, timestamp
-from simulator.api.strategies.budgets import with_allowed_condition
-from simulator.api.strategies.selectors import selector_of
+from simulator.api import Change, EventType, Json, Store, SyncQueue, is_ready, timestamp
+from simulator.api.kinds.budgets import with_allowed_condition
+from simulator.api.kinds.selectors import selector_of
 from simulator.controllers.controller import Key, key_of
 from simulator.controllers.owned_pods import controller_of
 
@@ -47,11 +47,11 @@ _NOTHING: Final[Mapping[str, _Coverage]] = {}
 
 
 class SyncFailed(Exception):
-    """A budget's status cannot be computed; the words go into its condition."""
+    """The status of a PDB cannot be computed; the message goes into its condition."""
 
 
 class _Coverage:
-    """Which pods a budget covers; kept up to date, so that counting costs only those."""
+    """The pods that a PDB covers, kept up to date so that counting looks at no others."""
 
     __slots__ = ("pods", "selector", "wire")
 
@@ -63,7 +63,7 @@ class _Coverage:
             self.update(pod)
 
     def update(self, pod: Json) -> bool:
-        """Take note of a pod; tell whether it is or was covered."""
+        """Update a pod; return whether it is or was covered."""
         name = pod["metadata"]["name"]
         if self.selector.matches(pod["metadata"].get("labels") or {}):
             self.pods[name] = pod
@@ -72,22 +72,22 @@ class _Coverage:
 
 
 class DisruptionController:
-    """Counts the pods of budgets, and what may be disrupted of them."""
+    """Counts the pods of PDBs, and the disruptions that they allow."""
 
     def __init__(self, store: Store, *, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._queue: WorkQueue[Key] = WorkQueue("disruption controller", clock)
+        self._queue: SyncQueue[Key] = SyncQueue("disruption controller", clock)
         self._coverage: dict[str, dict[str, _Coverage]] = {}
         store.subscribe(PDBS, self._on_budget, replay=True)
         store.subscribe(PODS, self._on_pod)
 
     async def run(self) -> None:
-        """Count for ever."""
+        """Run forever."""
         await self._queue.run(self.sync)
 
     def work_off(self) -> None:
-        """Count whatever has changed, now."""
+        """Sync all queued PDBs now."""
         self._queue.work_off(self.sync)
 
     def _on_budget(self, change: Change) -> None:
@@ -112,7 +112,7 @@ class DisruptionController:
                 self._queue.add((namespace, budget))
 
     def sync(self, key: Key) -> None:
-        """Bring the status of one budget up to date."""
+        """Sync the status of one PDB."""
         namespace, name = key
         budget = self._store.find(PDBS, name, namespace)
         if budget is None:
@@ -129,12 +129,12 @@ class DisruptionController:
             self._queue.add_after(key, recheck_s)
 
     def _failed(self, budget: Json, why: str) -> Json:
-        """Return a status that lets nothing go, and says why."""
+        """Return a status that allows no disruptions, with the reason."""
         status = {**(budget.get("status") or {}), "disruptionsAllowed": 0}
         return with_allowed_condition(status, timestamp(self._clock.now()), failure=why)
 
     def _status_of(self, budget: Json) -> tuple[Json, float | None]:
-        """Return the status of a budget, and when to look at it again by itself."""
+        """Return the status of a PDB, and when to sync it again."""
         namespace, name = key_of(budget)
         pods = tuple(self._coverage[namespace][name].pods.values())
         disrupted, recheck_s = self._still_disrupted(pods, budget)
@@ -168,7 +168,7 @@ class DisruptionController:
         return Counts(expected, healthy, desired_healthy(least, most, expected))
 
     def _still_disrupted(self, pods: Sequence[Json], budget: Json) -> tuple[Json, float | None]:
-        """Return the evictions that were let through and do not show yet as deletions."""
+        """Return the accepted evictions that do not show as deletions yet."""
         noted = (budget.get("status") or {}).get("disruptedPods") or {}
         if not noted:
             return {}, None
@@ -181,11 +181,11 @@ class DisruptionController:
             if parse_time(at) + DELETION_TIMEOUT_S >= now:
                 kept[pod["metadata"]["name"]] = at
         ends = [parse_time(at) + DELETION_TIMEOUT_S for at in kept.values()]
-        # A stamp has no fraction of a second; without the surplus the look would come too early.
+        # Times have whole seconds; without the extra second the sync would come too early.
         return kept, (min(ends) - now + 1 if ends else None)
 
     def _wanted(self, pods: Sequence[Json]) -> int:
-        """Sum what the controllers of these pods want; pods without one do not count."""
+        """Sum the desired replicas of the controllers of these pods; others do not count."""
         scales: dict[str, int] = {}
         for pod in pods:
             reference = controller_of(pod)
@@ -200,7 +200,7 @@ class DisruptionController:
         return sum(scales.values())
 
     def _scale_of(self, reference: Json, namespace: str) -> tuple[str, int] | None:
-        """Return who decides how many there are, and how many; a Deployment before its set."""
+        """Return the controller that sets the scale, and its replicas (Deployment over set)."""
         group = reference["apiVersion"].rpartition("/")[0]
         resource = _FINDERS.get((group, reference["kind"]))
         if resource is None:

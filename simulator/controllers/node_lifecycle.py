@@ -1,37 +1,39 @@
-"""The node controllers: silent kubelets, taints from conditions, and what becomes of pods.
+# SPDX-License-Identifier: Apache-2.0
+"""The node controllers: unresponsive kubelets, taints from conditions, and pod eviction.
 
 A simplified pkg/controller/nodelifecycle, tainteviction and podgc of v1.36. Kubelets renew no
-leases here; whether one is silent is asked of it directly, and forty seconds count as long.
-A node's condition becomes taints, taints that evict delete the pods that do not tolerate
-them, at once or when their toleration runs out, and pods of a node that no longer exists are
-removed.
+leases here; the fleet knows which ones are silent, and the grace period is 40 seconds. Node
+conditions become taints; NoExecute taints delete the pods that do not tolerate them, at once or
+when their toleration expires; pods of a node that no longer exists are removed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
-from common.cluster.tolerations import Effect, Taint, Toleration, tolerates
+from common.api.objects import Effect, Taint, Toleration
+from common.cluster.tolerations import tolerates
 from common.kube.resources import NODES, PODS
 from simulator.api import (
     Change,
     DeleteOptions,
     EventType,
     Json,
-    WorkQueue,
+    SyncQueue,
     condition,
     is_ready,
     timestamp,
     with_condition,
 )
 from simulator.api.errors import Conflict, NotFound
-from simulator.machinery import Machinery
+from simulator.context import Context
 from simulator.nodes import node_status, pod_status
-from simulator.pace import Appointment
+from simulator.nodes.fleet import Fleet
+from simulator.time_scale import Timer
 
 _NAME: Final = "node-controller"
 MONITOR_S: Final = 5.0
@@ -44,56 +46,41 @@ UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
 _MANAGED: Final = frozenset({NOT_READY, UNREACHABLE, UNSCHEDULABLE})
 
 
-class Heartbeats(Protocol):
-    """Knows which kubelets still speak."""
-
-    def silence_s(self, node: str) -> float:
-        """Return for how long a kubelet has been silent, in simulated seconds."""
-        ...
-
-
 class NodeLifecycleController:
-    """Turns what is known about nodes into taints, and taints into evictions."""
+    """Turns node conditions into taints, and taints into evictions."""
 
-    def __init__(
-        self,
-        machinery: Machinery,
-        heartbeats: Heartbeats,
-        *,
-        on_node: Callable[[str], Iterable[Json]] | None = None,
-    ) -> None:
-        self._m = machinery
-        self._store = machinery.store
-        self._heartbeats = heartbeats
-        self._on_node = on_node or self._scan
-        self._queue: WorkQueue[str] = WorkQueue(_NAME, machinery.pace.clock)
-        self._doomed: dict[str, Appointment] = {}
+    def __init__(self, context: Context, fleet: Fleet) -> None:
+        self._context = context
+        self._store = context.store
+        self._fleet = fleet
+        self._queue: SyncQueue[str] = SyncQueue(_NAME, context.time_scale.clock)
+        self._doomed: dict[str, Timer] = {}
         self._store.subscribe(NODES, self._on_change, replay=True)
         self._store.subscribe(PODS, self._on_pod, replay=True)
 
     async def run(self) -> None:
-        """Look after nodes for ever."""
+        """Run forever."""
         self._monitor()
         await self._queue.run(self.sync)
 
     def work_off(self) -> None:
-        """Do everything that is to be done now."""
+        """Sync all queued nodes now."""
         self._queue.work_off(self.sync)
 
     def _monitor(self) -> None:
         for node in self._store.list(NODES):
             name = node["metadata"]["name"]
-            silent = self._heartbeats.silence_s(name) > GRACE_S
+            silent = self._fleet.silence_s(name) > GRACE_S
             if silent and node_status.ready_status(node) != "Unknown":
                 self._lose(name)
-        self._m.agenda.after(MONITOR_S, self._monitor)
+        self._context.timers.after(MONITOR_S, self._monitor)
 
     def _lose(self, name: str) -> None:
         now = self._now()
         self._store.modify(
             NODES, name, lambda old: {**old, "status": node_status.unknown(old, now)}, status=True
         )
-        for pod in tuple(self._on_node(name)):
+        for pod in self._fleet.pods_on(name):
             if is_ready(pod):
                 self._write(pod, {**pod, "status": pod_status.not_ready(pod, now)})
 
@@ -106,7 +93,7 @@ class NodeLifecycleController:
             self._queue.add(node)
 
     def _is_news(self, change: Change, node: str) -> bool:
-        """Tell whether a pod came to a node that is gone or evicts."""
+        """Return whether a pod was assigned to a node that is gone or has NoExecute taints."""
         old = change.old_obj
         if old is not None and old["spec"].get("nodeName") == node:
             return False
@@ -114,10 +101,10 @@ class NodeLifecycleController:
         return found is None or any(_evicts(t) for t in found["spec"].get("taints") or ())
 
     def sync(self, name: str) -> None:
-        """Bring the taints of one node, and its pods' fate, up to date."""
+        """Sync the taints of one node and the eviction of its pods."""
         node = self._store.find(NODES, name)
         if node is None:
-            self._m.agenda.after(QUARANTINE_S, partial(self._collect, name))
+            self._context.timers.after(QUARANTINE_S, partial(self._collect, name))
             return
         wanted = self._wanted_taints(node)
         if wanted != (node["spec"].get("taints") or []):
@@ -125,7 +112,7 @@ class NodeLifecycleController:
                 NODES, name, lambda old: {**old, "spec": {**old["spec"], "taints": wanted}}
             )
         evicting = [_taint(t) for t in node["spec"].get("taints") or () if _evicts(t)]
-        for pod in tuple(self._on_node(name)) if evicting or self._doomed else ():
+        for pod in self._fleet.pods_on(name) if evicting or self._doomed else ():
             self._judge(pod, evicting)
 
     def _wanted_taints(self, node: Json) -> list[Json]:
@@ -152,7 +139,7 @@ class NodeLifecycleController:
         return kept + new
 
     def _judge(self, pod: Json, evicting: list[Taint]) -> None:
-        """Delete a pod, now or later, or let it stay."""
+        """Delete a pod now, later or not, as its tolerations require."""
         uid = pod["metadata"]["uid"]
         if "deletionTimestamp" in pod["metadata"]:
             return
@@ -164,7 +151,7 @@ class NodeLifecycleController:
         elif patience_s <= 0:
             self._evict(pod)
         elif uid not in self._doomed:
-            self._doomed[uid] = self._m.agenda.after(patience_s, partial(self._evict, pod))
+            self._doomed[uid] = self._context.timers.after(patience_s, partial(self._evict, pod))
 
     def _evict(self, pod: Json) -> None:
         metadata = pod["metadata"]
@@ -180,7 +167,7 @@ class NodeLifecycleController:
             message="Taint manager: deleting due to NoExecute taint",
         )
         self._write(current, with_condition(current, target))
-        self._m.recorder.tell(
+        self._context.recorder.record(
             current,
             by="taint-eviction-controller",
             reason="TaintManagerEviction",
@@ -190,7 +177,7 @@ class NodeLifecycleController:
         self._delete(current, DeleteOptions(uid=metadata["uid"]))
 
     def _collect(self, name: str) -> None:
-        """Remove the pods of a node that does not exist any more."""
+        """Remove the pods of a node that no longer exists."""
         if self._store.find(NODES, name) is None:
             for pod in tuple(self._scan(name)):
                 self._delete(pod, DeleteOptions(grace_s=0, uid=pod["metadata"]["uid"]))
@@ -214,11 +201,11 @@ class NodeLifecycleController:
         return [pod for pod in self._store.list(PODS) if pod["spec"].get("nodeName") == node]
 
     def _now(self) -> str:
-        return timestamp(self._m.pace.clock.now())
+        return timestamp(self._context.time_scale.clock.now())
 
 
 def patience(pod: Json, evicting: Iterable[Taint]) -> float | None:
-    """Return how long a pod endures these taints: None for ever, 0 not at all."""
+    """Return how long a pod tolerates these taints: None means forever, 0 not at all."""
     given = pod["spec"].get("tolerations") or ()
     tolerations = [msgspec.convert(each, Toleration) for each in given]
     shortest: float | None = None

@@ -1,8 +1,9 @@
-"""What a StatefulSet does next: decisions, no deeds.
+# SPDX-License-Identifier: Apache-2.0
+"""The next actions of a StatefulSet. Pure.
 
 Follows updateStatefulSet (pkg/controller/statefulset/stateful_set_control.go) of v1.36. Pods
-are known by their ordinal. In order, each one waits for the one before; in parallel nobody
-waits, except for updates.
+are identified by their ordinal. With OrderedReady each pod waits for the one before; with
+Parallel only updates wait.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Deed(StrEnum):
-    """What can be done to an ordinal."""
+class ActionType(StrEnum):
+    """What can be done with an ordinal."""
 
     CREATE = "create"
     DELETE = "delete"
@@ -21,9 +22,9 @@ class Deed(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One thing to do now."""
+    """One action."""
 
-    deed: Deed
+    type: ActionType
     ordinal: int
     revision: str = ""
 
@@ -34,14 +35,14 @@ class Member:
 
     revision: str
     available: bool = False
-    """Running and ready, for long enough, and not told to end."""
+    """Running and ready for long enough, and not terminating."""
     terminating: bool = False
     over: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetWish:
-    """What a StatefulSet wants."""
+class DesiredSet:
+    """The desired state of a StatefulSet."""
 
     replicas: int
     current: str
@@ -52,36 +53,36 @@ class SetWish:
     on_delete: bool = False
 
 
-def actions(wish: SetWish, members: Mapping[int, Member]) -> list[Action]:
-    """Return what to do now; more may follow once that is done."""
-    wanted = range(wish.start, wish.start + wish.replicas)
-    found = list(_fill(wish, members, wanted))
-    blocked = not wish.parallel and (bool(found) or not _all_available(members, wanted))
+def actions(desired: DesiredSet, members: Mapping[int, Member]) -> list[Action]:
+    """Return the actions to take now; more may follow once these are done."""
+    wanted = range(desired.start, desired.start + desired.replicas)
+    found = list(_fill(desired, members, wanted))
+    blocked = not desired.parallel and (bool(found) or not _all_available(members, wanted))
     if blocked:
         return found
     condemned = sorted((o for o in members if o not in wanted), reverse=True)
-    leaving = list(_shrink(wish, members, condemned))
-    if leaving or (condemned and not wish.parallel):
+    leaving = list(_shrink(desired, members, condemned))
+    if leaving or (condemned and not desired.parallel):
         return found + leaving
-    if not found and not wish.on_delete:
-        found += _update(wish, members, wanted)
+    if not found and not desired.on_delete:
+        found += _update(desired, members, wanted)
     return found
 
 
-def revision_for(wish: SetWish, ordinal: int) -> str:
-    """Return the revision in which a missing pod is made (newVersionedStatefulSetPod)."""
-    held_back = ordinal - wish.start < wish.partition
-    return wish.current if held_back else wish.update
+def revision_for(desired: DesiredSet, ordinal: int) -> str:
+    """Return the revision of a missing pod (newVersionedStatefulSetPod)."""
+    held_back = ordinal - desired.start < desired.partition
+    return desired.current if held_back else desired.update
 
 
-def _fill(wish: SetWish, members: Mapping[int, Member], wanted: range) -> Iterator[Action]:
+def _fill(desired: DesiredSet, members: Mapping[int, Member], wanted: range) -> Iterator[Action]:
     for ordinal in wanted:
         member = members.get(ordinal)
         if member is None:
-            yield Action(Deed.CREATE, ordinal, revision_for(wish, ordinal))
+            yield Action(ActionType.CREATE, ordinal, revision_for(desired, ordinal))
         elif member.over and not member.terminating:
-            yield Action(Deed.DELETE, ordinal)
-        if not wish.parallel and (member is None or not member.available):
+            yield Action(ActionType.DELETE, ordinal)
+        if not desired.parallel and (member is None or not member.available):
             return
 
 
@@ -89,26 +90,28 @@ def _all_available(members: Mapping[int, Member], wanted: range) -> bool:
     return all(o in members and members[o].available for o in wanted)
 
 
-def _shrink(wish: SetWish, members: Mapping[int, Member], condemned: list[int]) -> Iterator[Action]:
-    """Delete what is beyond the wanted number, the highest first."""
+def _shrink(
+    desired: DesiredSet, members: Mapping[int, Member], condemned: list[int]
+) -> Iterator[Action]:
+    """Delete the pods beyond the desired number, the highest ordinal first."""
     unhealthy = [o for o in sorted(condemned) if not members[o].available]
     for ordinal in condemned:
         member = members[ordinal]
-        if wish.parallel:
+        if desired.parallel:
             if not member.terminating:
-                yield Action(Deed.DELETE, ordinal)
+                yield Action(ActionType.DELETE, ordinal)
             continue
         if not member.terminating and (member.available or unhealthy[:1] == [ordinal]):
-            yield Action(Deed.DELETE, ordinal)
+            yield Action(ActionType.DELETE, ordinal)
         return
 
 
-def _update(wish: SetWish, members: Mapping[int, Member], wanted: range) -> Iterator[Action]:
+def _update(desired: DesiredSet, members: Mapping[int, Member], wanted: range) -> Iterator[Action]:
     """Replace the highest pod of an old revision, once those above it are available again."""
-    for ordinal in reversed(wanted[wish.partition :]):
+    for ordinal in reversed(wanted[desired.partition :]):
         member = members[ordinal]
-        if member.revision != wish.update and not member.terminating:
-            yield Action(Deed.DELETE, ordinal)
+        if member.revision != desired.update and not member.terminating:
+            yield Action(ActionType.DELETE, ordinal)
             return
         if not member.available:
             return

@@ -1,4 +1,5 @@
-"""Pods as their controllers see them: whose they are, how they fare, how they are made."""
+# SPDX-License-Identifier: Apache-2.0
+"""Pods of controllers: their owner, their state, and how they are created."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ def controller_of(obj: Json) -> Json | None:
 
 
 def owner_reference(owner: Json, resource: Resource) -> Json:
-    """Return the reference that makes an object its controller's."""
+    """Return an owner reference to the controller of an object."""
     return {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
@@ -48,7 +49,7 @@ def owned(store: Store, owner: Json, resource: Resource) -> Iterator[Json]:
 
 
 def new_pod(template: Json, owner: Json, resource: Resource) -> Json:
-    """Return the pod that a controller makes from a template; it still needs a name."""
+    """Return the pod that a controller creates from a template, without a name."""
     metadata = template.get("metadata") or {}
     kept = {key: dict(metadata[key]) for key in ("labels", "annotations") if metadata.get(key)}
     if metadata.get("finalizers"):
@@ -66,7 +67,7 @@ def new_pod(template: Json, owner: Json, resource: Resource) -> Json:
 
 
 def is_over(pod: Json) -> bool:
-    """Tell whether all of its containers have ended for good."""
+    """Return whether the pod has finished."""
     return pod.get("status", {}).get("phase") in _OVER
 
 
@@ -75,7 +76,7 @@ def is_terminating(pod: Json) -> bool:
 
 
 def is_active(pod: Json) -> bool:
-    """Tell whether a pod counts as a replica."""
+    """Return whether a pod counts as a replica."""
     return not is_over(pod) and not is_terminating(pod)
 
 

@@ -1,8 +1,9 @@
-"""The ReplicaSet controller: as many pods as wanted, no matter which.
+# SPDX-License-Identifier: Apache-2.0
+"""The ReplicaSet controller: keeps the desired number of pods.
 
-Follows pkg/controller/replicaset of v1.36. A pod that is told to end no longer counts, so
-its replacement comes at the deletion timestamp, not when it is gone. Pods of others are
-neither adopted nor released.
+Follows pkg/controller/replicaset of v1.36. A terminating pod no longer counts, so its
+replacement is created at the deletion timestamp, not when the pod is gone. Pods are neither
+adopted nor released.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Final
 from common.kube.resources import PODS, REPLICASETS
 from simulator.api import Json, is_ready
 from simulator.api.errors import Forbidden, NotFound
+from simulator.context import Context
 from simulator.controllers.controller import Controller, Key, key_of
 from simulator.controllers.deletion_rank import to_delete
 from simulator.controllers.owned_pods import (
@@ -23,21 +25,20 @@ from simulator.controllers.owned_pods import (
     pods_of,
     waits_s,
 )
-from simulator.machinery import Machinery
 
 BURST: Final = 500
 _NAME: Final = "replicaset-controller"
 
 
 class ReplicaSetController(Controller):
-    """Keeps ReplicaSets at their size."""
+    """Keeps ReplicaSets at their number of replicas."""
 
-    def __init__(self, machinery: Machinery) -> None:
-        super().__init__(_NAME, REPLICASETS, machinery)
+    def __init__(self, context: Context) -> None:
+        super().__init__(_NAME, REPLICASETS, context)
         self._store.subscribe(PODS, self._on_owned)
 
     def sync(self, key: Key) -> None:
-        """Bring one set to its size, and its status up to date."""
+        """Sync the replicas and the status of one set."""
         namespace, name = key
         replica_set = self._store.find(REPLICASETS, name, namespace)
         if replica_set is None:
@@ -54,7 +55,7 @@ class ReplicaSetController(Controller):
             if -surplus > BURST:
                 self._queue.add(key_of(replica_set))
         elif surplus > 0:
-            now = self._pace.clock.now()
+            now = self._time_scale.clock.now()
             for pod in to_delete(active, self._related(replica_set), surplus, now):
                 self._delete(replica_set, pod)
 
@@ -65,11 +66,13 @@ class ReplicaSetController(Controller):
             try:
                 made = self._store.create(PODS, pod)
             except Forbidden as refusal:
-                self._tell(
+                self._record(
                     replica_set, "FailedCreate", f"Error creating: {refusal.message}", warning=True
                 )
                 return
-            self._tell(replica_set, "SuccessfulCreate", f"Created pod: {made['metadata']['name']}")
+            self._record(
+                replica_set, "SuccessfulCreate", f"Created pod: {made['metadata']['name']}"
+            )
 
     def _delete(self, replica_set: Json, pod: Json) -> None:
         name = pod["metadata"]["name"]
@@ -77,10 +80,10 @@ class ReplicaSetController(Controller):
             self._store.delete(PODS, name, namespace=pod["metadata"]["namespace"])
         except NotFound:
             return
-        self._tell(replica_set, "SuccessfulDelete", f"Deleted pod: {name}")
+        self._record(replica_set, "SuccessfulDelete", f"Deleted pod: {name}")
 
     def _related(self, replica_set: Json) -> list[Json]:
-        """Return the active pods of all sets of the same workload: they crowd a node too."""
+        """Return the active pods of all sets of the same workload, which count per node."""
         above = controller_of(replica_set)
         sets = [replica_set]
         if above is not None:
@@ -102,8 +105,8 @@ class ReplicaSetController(Controller):
     def _status(self, replica_set: Json) -> Json:
         pods = list(pods_of(self._store, replica_set))
         active = [pod for pod in pods if is_active(pod)]
-        least_s = self._pace.real_s(replica_set["spec"].get("minReadySeconds") or 0)
-        now = self._pace.clock.now()
+        least_s = self._time_scale.real_s(replica_set["spec"].get("minReadySeconds") or 0)
+        now = self._time_scale.clock.now()
         waits = [waits_s(pod, least_s, now) for pod in active]
         soon = [wait for wait in waits if wait]
         if soon:
@@ -123,8 +126,8 @@ class ReplicaSetController(Controller):
             "observedGeneration": replica_set["metadata"].get("generation", 0),
         }
 
-    def _tell(self, about: Json, reason: str, note: str, *, warning: bool = False) -> None:
+    def _record(self, about: Json, reason: str, note: str, *, warning: bool = False) -> None:
         action = "Delete" if "Delete" in reason else "Create"
-        self._recorder.tell(
+        self._recorder.record(
             about, by=_NAME, reason=reason, note=note, action=action, warning=warning
         )

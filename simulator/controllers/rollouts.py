@@ -1,9 +1,10 @@
-"""How many pods each ReplicaSet of a Deployment should have next: decisions, no deeds.
+# SPDX-License-Identifier: Apache-2.0
+"""How many replicas each ReplicaSet of a Deployment should have next. Pure.
 
 Follows pkg/controller/deployment (rolling.go, recreate.go, sync.go) of v1.36: the new set
 grows as far as the surge allows, the old ones shrink as far as availability allows,
-unhealthy pods first. While a rollout is under way, a change of the wanted number is spread
-over all sets in proportion.
+unhealthy pods first. During a rollout, a change of the replicas is spread over all sets in
+proportion.
 """
 
 from __future__ import annotations
@@ -14,27 +15,27 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 Sizes = Mapping[str, int]
-"""The new number of replicas by name of the set; sets that stay as they are are left out."""
+"""The new replicas by name of the set; unchanged sets are left out."""
 
 _PERCENT: Final = re.compile(r"([0-9]+)%", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class SetView:
-    """A ReplicaSet as far as a rollout looks at it."""
+    """The part of a ReplicaSet that a rollout depends on."""
 
     name: str
     replicas: int
     available: int = 0
     pods: int = 0
-    """Those that exist, terminating ones included."""
+    """Existing pods, including terminating ones."""
     created: int = 0
     """Orders the sets by age."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What a Deployment wants."""
+class Rollout:
+    """The rollout parameters of a Deployment."""
 
     replicas: int
     max_surge: int = 0
@@ -43,7 +44,7 @@ class Wish:
 
 
 def fenceposts(surge: int | str, unavailable: int | str, replicas: int) -> tuple[int, int]:
-    """Return the surge, rounded up, and the unavailable, rounded down; not both are 0."""
+    """Return maxSurge, rounded up, and maxUnavailable, rounded down; not both are 0."""
     more, fewer = scaled(surge, replicas, up=True), scaled(unavailable, replicas, up=False)
     return (more, fewer) if more or fewer else (0, 1)
 
@@ -59,57 +60,57 @@ def scaled(amount: int | str, total: int, *, up: bool) -> int:
     return -(-whole // 100) if up else whole // 100
 
 
-def first_size(wish: Wish, old: Sequence[SetView]) -> int:
-    """Return the size with which a new set begins."""
-    if wish.recreate:
-        return wish.replicas
-    return _grown(wish, SetView("", 0), old)
+def first_size(rollout: Rollout, old: Sequence[SetView]) -> int:
+    """Return the initial replicas of a new set."""
+    if rollout.recreate:
+        return rollout.replicas
+    return _grown(rollout, SetView("", 0), old)
 
 
-def next_sizes(wish: Wish, new: SetView, old: Sequence[SetView]) -> Sizes:
+def next_sizes(rollout: Rollout, new: SetView, old: Sequence[SetView]) -> Sizes:
     """Return the next step of a rollout."""
-    if wish.recreate:
-        return _recreate(wish, new, old)
-    if new.replicas != wish.replicas:
-        size = wish.replicas if new.replicas > wish.replicas else _grown(wish, new, old)
+    if rollout.recreate:
+        return _recreate(rollout, new, old)
+    if new.replicas != rollout.replicas:
+        size = rollout.replicas if new.replicas > rollout.replicas else _grown(rollout, new, old)
         if size != new.replicas:
             return {new.name: size}
-    return _shrunk(wish, new, old)
+    return _shrunk(rollout, new, old)
 
 
-def proportional(wish: Wish, new: SetView | None, old: Sequence[SetView]) -> Sizes:
-    """Return the sizes after a change of the wanted number, or while paused."""
-    everybody = [*old, *([new] if new is not None else [])]
-    active = [each for each in everybody if each.replicas > 0]
+def proportional(rollout: Rollout, new: SetView | None, old: Sequence[SetView]) -> Sizes:
+    """Return the sizes after a change of the replicas, or while paused."""
+    every_set = [*old, *([new] if new is not None else [])]
+    active = [each for each in every_set if each.replicas > 0]
     if len(active) <= 1:
-        target = active[0] if active else max(everybody, key=lambda s: s.created, default=None)
-        if target is None or target.replicas == wish.replicas:
+        target = active[0] if active else max(every_set, key=lambda s: s.created, default=None)
+        if target is None or target.replicas == rollout.replicas:
             return {}
-        return {target.name: wish.replicas}
-    if new is not None and new.replicas == new.available == wish.replicas:
+        return {target.name: rollout.replicas}
+    if new is not None and new.replicas == new.available == rollout.replicas:
         return {each.name: 0 for each in old if each.replicas > 0}
-    if wish.recreate:
+    if rollout.recreate:
         return {}
-    return _spread(wish, active)
+    return _spread(rollout, active)
 
 
-def _recreate(wish: Wish, new: SetView, old: Sequence[SetView]) -> Sizes:
+def _recreate(rollout: Rollout, new: SetView, old: Sequence[SetView]) -> Sizes:
     shrinking = {each.name: 0 for each in old if each.replicas > 0}
     if shrinking:
         return shrinking
-    if any(each.pods for each in old) or new.replicas == wish.replicas:
+    if any(each.pods for each in old) or new.replicas == rollout.replicas:
         return {}
-    return {new.name: wish.replicas}
+    return {new.name: rollout.replicas}
 
 
-def _grown(wish: Wish, new: SetView, old: Sequence[SetView]) -> int:
-    room = wish.replicas + wish.max_surge - _total((*old, new))
-    return new.replicas + max(0, min(room, wish.replicas - new.replicas))
+def _grown(rollout: Rollout, new: SetView, old: Sequence[SetView]) -> int:
+    room = rollout.replicas + rollout.max_surge - _total((*old, new))
+    return new.replicas + max(0, min(room, rollout.replicas - new.replicas))
 
 
-def _shrunk(wish: Wish, new: SetView, old: Sequence[SetView]) -> Sizes:
+def _shrunk(rollout: Rollout, new: SetView, old: Sequence[SetView]) -> Sizes:
     active = [each for each in old if each.replicas > 0]
-    least = wish.replicas - wish.max_unavailable
+    least = rollout.replicas - rollout.max_unavailable
     spare = _total((*active, new)) - least - (new.replicas - new.available)
     if not active or spare <= 0:
         return {}
@@ -135,8 +136,8 @@ def _without_unhealthy(old: Sequence[SetView], most: int) -> list[SetView]:
     return cleaned
 
 
-def _spread(wish: Wish, active: Sequence[SetView]) -> Sizes:
-    allowed = wish.replicas + wish.max_surge if wish.replicas > 0 else 0
+def _spread(rollout: Rollout, active: Sequence[SetView]) -> Sizes:
+    allowed = rollout.replicas + rollout.max_surge if rollout.replicas > 0 else 0
     total = _total(active)
     change = allowed - total
     if change == 0:

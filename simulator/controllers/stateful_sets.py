@@ -1,8 +1,9 @@
-"""The StatefulSet controller: pods with names of their own, in order.
+# SPDX-License-Identifier: Apache-2.0
+"""The StatefulSet controller: pods with stable names, in order.
 
 Follows pkg/controller/statefulset of v1.36; the order is in `ordinals`. A pod's successor has
-its name, so it comes only when the pod is gone. Claims are made from the set's templates and
-stay; nothing provisions them.
+its name, so it is created only when the pod is gone. Claims are created from the templates of
+the set and stay; nothing provisions them.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from simulator.api import (
     is_ready,
 )
 from simulator.api.errors import AlreadyExists, Forbidden, NotFound
-from simulator.controllers.controller import Controller, Key, key_of
-from simulator.controllers.ordinals import Action, Deed, Member, SetWish, actions
+from simulator.context import Context
+from simulator.controllers.controller import Controller, Key, key_of, template_hash
+from simulator.controllers.ordinals import Action, ActionType, DesiredSet, Member, actions
 from simulator.controllers.owned_pods import (
     is_over,
     is_terminating,
@@ -29,8 +31,6 @@ from simulator.controllers.owned_pods import (
     pods_of,
     waits_s,
 )
-from simulator.controllers.template_hash import template_hash
-from simulator.machinery import Machinery
 
 REVISION_LABEL: Final = "controller-revision-hash"
 _NAME: Final = "statefulset-controller"
@@ -38,14 +38,14 @@ _ORDINAL: Final = re.compile(r"(.*)-([0-9]+)", re.ASCII)
 
 
 class StatefulSetController(Controller):
-    """Keeps StatefulSets in order."""
+    """Syncs StatefulSets."""
 
-    def __init__(self, machinery: Machinery) -> None:
-        super().__init__(_NAME, STATEFULSETS, machinery)
+    def __init__(self, context: Context) -> None:
+        super().__init__(_NAME, STATEFULSETS, context)
         self._store.subscribe(PODS, self._on_owned)
 
     def sync(self, key: Key) -> None:
-        """Take the next step of one set."""
+        """Sync one set."""
         namespace, name = key
         stateful_set = self._store.find(STATEFULSETS, name, namespace)
         if stateful_set is None:
@@ -53,8 +53,8 @@ class StatefulSetController(Controller):
         update = self._revision_of(stateful_set)
         current = (stateful_set.get("status") or {}).get("currentRevision") or update
         if not is_terminating(stateful_set):
-            wish = _wish(stateful_set, current, update)
-            for action in actions(wish, self._members(stateful_set)):
+            desired = _desired(stateful_set, current, update)
+            for action in actions(desired, self._members(stateful_set)):
                 self._do(stateful_set, action)
         self._report(stateful_set, current, update)
 
@@ -76,11 +76,11 @@ class StatefulSetController(Controller):
         return found
 
     def _wait_s(self, stateful_set: Json, pod: Json) -> float | None:
-        least_s = self._pace.real_s(stateful_set["spec"].get("minReadySeconds") or 0)
-        return waits_s(pod, least_s, self._pace.clock.now())
+        least_s = self._time_scale.real_s(stateful_set["spec"].get("minReadySeconds") or 0)
+        return waits_s(pod, least_s, self._time_scale.clock.now())
 
     def _revision_of(self, stateful_set: Json) -> str:
-        """Return the name of the set's revision, which is kept as an object of its own."""
+        """Return the name of the revision of a set, which is stored as a ControllerRevision."""
         namespace, name = key_of(stateful_set)
         template = stateful_set["spec"]["template"]
         revision = f"{name}-{template_hash(template)}"
@@ -104,7 +104,7 @@ class StatefulSetController(Controller):
     def _do(self, stateful_set: Json, action: Action) -> None:
         namespace, name = key_of(stateful_set)
         pod_name = f"{name}-{action.ordinal}"
-        if action.deed is Deed.DELETE:
+        if action.type is ActionType.DELETE:
             self._delete(stateful_set, pod_name)
             return
         revision = self._store.get(CONTROLLER_REVISIONS, action.revision, namespace)
@@ -116,12 +116,12 @@ class StatefulSetController(Controller):
         try:
             self._store.create(PODS, pod)
         except (AlreadyExists, Forbidden) as refusal:
-            words = f"create Pod {pod_name} in StatefulSet {name} failed error: {refusal.message}"
-            self._tell(stateful_set, "FailedCreate", words, warning=True)
-            self._queue.add_after(key_of(stateful_set), self._pace.real_s(1.0))
+            message = f"create Pod {pod_name} in StatefulSet {name} failed error: {refusal.message}"
+            self._record(stateful_set, "FailedCreate", message, warning=True)
+            self._queue.add_after(key_of(stateful_set), self._time_scale.real_s(1.0))
             return
-        words = f"create Pod {pod_name} in StatefulSet {name} successful"
-        self._tell(stateful_set, "SuccessfulCreate", words)
+        message = f"create Pod {pod_name} in StatefulSet {name} successful"
+        self._record(stateful_set, "SuccessfulCreate", message)
 
     def _delete(self, stateful_set: Json, pod_name: str) -> None:
         namespace, name = key_of(stateful_set)
@@ -129,11 +129,11 @@ class StatefulSetController(Controller):
             self._store.delete(PODS, pod_name, namespace=namespace, options=DeleteOptions())
         except NotFound:
             return
-        words = f"delete Pod {pod_name} in StatefulSet {name} successful"
-        self._tell(stateful_set, "SuccessfulDelete", words)
+        message = f"delete Pod {pod_name} in StatefulSet {name} successful"
+        self._record(stateful_set, "SuccessfulDelete", message)
 
     def _claim(self, stateful_set: Json, pod: Json) -> None:
-        """Make the claims of a pod that do not exist yet, and mount them."""
+        """Create the missing claims of a pod, and mount them."""
         templates = stateful_set["spec"].get("volumeClaimTemplates") or ()
         volumes = list(pod["spec"].get("volumes") or ())
         for template in templates:
@@ -184,9 +184,9 @@ class StatefulSetController(Controller):
             "collisionCount": 0,
         }
 
-    def _tell(self, about: Json, reason: str, note: str, *, warning: bool = False) -> None:
+    def _record(self, about: Json, reason: str, note: str, *, warning: bool = False) -> None:
         action = "Delete" if "Delete" in reason else "Create"
-        self._recorder.tell(
+        self._recorder.record(
             about, by=_NAME, reason=reason, note=note, action=action, warning=warning
         )
 
@@ -197,10 +197,10 @@ def ordinal_of(pod: Json) -> int | None:
     return int(match[2]) if match else None
 
 
-def _wish(stateful_set: Json, current: str, update: str) -> SetWish:
+def _desired(stateful_set: Json, current: str, update: str) -> DesiredSet:
     spec = stateful_set["spec"]
     strategy = spec.get("updateStrategy") or {}
-    return SetWish(
+    return DesiredSet(
         replicas=spec["replicas"],
         current=current,
         update=update,

@@ -1,7 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
 """The demo: a cluster gets hot under the plain scheduler, and Evenkeel makes it level.
 
-`command` runs it, `programs` and `stands` are the processes, `sight` is what is read of
-them, `story` what it means, `words`, `screen` and `views` how it is told.
+`command` runs it; `programs` and `stands` start the processes; `client` reads from them;
+`progress` tracks how far the demo is; `text`, `screen` and `views` show it.
 """
 
 from simulator.demo.command import demo

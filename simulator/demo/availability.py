@@ -1,7 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
 """How many replicas of each workload were ever missing at the same time.
 
-A replica counts as available while it is Ready and not about to end, as budgets count. Every
-event of the watch is counted, not only what a look now and then would show.
+A replica counts as available while it is Ready and not terminating, as for a PDB. Every watch
+event counts, so a shortage between two observations is not missed.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from common.cache.snapshot import Snapshot
 from common.cluster.records import ControllerId, PodRecord, PodUid
-from common.cluster.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Missing:
+class Shortage:
     """A workload that was short of replicas."""
 
     workload: str
@@ -32,12 +33,12 @@ class Availability:
         self._fewest: dict[ControllerId, int] = {}
 
     def begin(self) -> None:
-        """Take what is available now for the whole."""
+        """Use what is available now as the full number."""
         self._at_first = {owner: len(pods) for owner, pods in self._available.items()}
         self._fewest = dict(self._at_first)
 
     def on_pod(self, old: PodRecord | None, new: PodRecord | None) -> None:
-        """Take in a change of a pod."""
+        """Handle a change of a pod."""
         pod = new or old
         owner = pod.controller_id if pod is not None else None
         if pod is None or owner is None:
@@ -49,10 +50,10 @@ class Availability:
         if owner in self._fewest:
             self._fewest[owner] = min(self._fewest[owner], len(self._available[owner]))
 
-    def missing(self, snapshot: Snapshot) -> list[Missing]:
+    def shortages(self, snapshot: Snapshot) -> list[Shortage]:
         """Return the workloads that were short of replicas, by name."""
         found = [
-            Missing(_name(owner, snapshot), whole - self._fewest[owner], whole)
+            Shortage(_name(owner, snapshot), whole - self._fewest[owner], whole)
             for owner, whole in self._at_first.items()
             if self._fewest[owner] < whole
         ]
@@ -67,14 +68,15 @@ def _name(owner: ControllerId, snapshot: Snapshot) -> str:
     return (snapshot.workload(above) or workload).name
 
 
-def in_words(missing: list[Missing]) -> str:
-    """Say it in one line: `at most 1 of 5 replicas of search-1, search-2`."""
-    if not missing:
-        return "no workload was ever short of a replica"
+def describe_shortages(shortages: list[Shortage]) -> str:
+    """Return one line: `replicas unavailable at most: 2 of 5 (web), 1 of 5 (api)`."""
+    if not shortages:
+        return "every workload kept all replicas"
     groups: Mapping[tuple[int, int], list[str]] = defaultdict(list)
-    for each in missing:
+    for each in shortages:
         groups[each.most, each.replicas].append(each.workload)
-    return "; ".join(
-        f"at most {most} of {replicas} replicas of {', '.join(names)}"
+    parts = [
+        f"{most} of {replicas} ({', '.join(names)})"
         for (most, replicas), names in sorted(groups.items(), reverse=True)
-    )
+    ]
+    return f"replicas unavailable at most: {', '.join(parts)}"

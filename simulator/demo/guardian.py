@@ -1,8 +1,9 @@
-"""End a demo's programs and remove its files when the demo itself no longer can: `kill -9`.
+# SPDX-License-Identifier: Apache-2.0
+"""Stop a demo's programs and remove its files when the demo itself cannot: after `kill -9`.
 
-A child of the demo holds the other end of a socket, which closes however the demo ends. It is
-handed a pidfd of every program, so that it never mistakes a stranger for one that has ended.
-This file is run as a script, and imports nothing of ours: it is there only to wait.
+A child of the demo holds the other end of a socket, which closes however the demo ends. It
+gets a pidfd of every program, so a reused process ID is never mistaken for a program of ours.
+This file runs as a script and imports nothing of ours: it only waits.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ Watch = Callable[[int], None]
 
 @contextmanager
 def guarded(folder: Path) -> Iterator[Watch]:
-    """Have a guardian, and tell it the process ids of all that is started."""
+    """Run a guardian; the block gets a function that registers process IDs with it."""
     if sys.platform != "linux":
-        # Without pidfds nobody could be told apart from a stranger.
+        # Without pidfds a reused process ID could not be recognized.
         yield lambda _: None
         return
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -43,12 +44,12 @@ def guarded(folder: Path) -> Iterator[Watch]:
                 stderr=quiet,
                 start_new_session=True,
             )
-        yield lambda pid: _tell(ours, pid)
+        yield lambda pid: _register(ours, pid)
     guardian.wait()
 
 
-def _tell(guardian: socket.socket, pid: int) -> None:
-    # One that has ended already, or a guardian that somebody has killed, need no more care.
+def _register(guardian: socket.socket, pid: int) -> None:
+    # The program may have exited, or the guardian may have been killed.
     with suppress(OSError):
         fd = os.pidfd_open(pid)
         try:
@@ -58,7 +59,7 @@ def _tell(guardian: socket.socket, pid: int) -> None:
 
 
 def watch(demo: socket.socket, folder: Path) -> None:
-    """Wait until the demo is gone, then end and remove what it has left."""
+    """Wait until the demo is gone, then stop its programs and remove its files."""
     programs: list[int] = []
     while True:
         message, found, _, _ = socket.recv_fds(demo, len(_MESSAGE), 1)
@@ -72,7 +73,7 @@ def watch(demo: socket.socket, folder: Path) -> None:
 
 
 def _end(programs: list[int]) -> None:
-    # A stopped process takes the other signal only once it goes on.
+    # A stopped process handles SIGTERM only after SIGCONT.
     for number in (signal.SIGTERM, signal.SIGCONT):
         for program in programs:
             _send(program, number)
@@ -90,7 +91,7 @@ def _send(program: int, number: signal.Signals) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove the demo's files; a control plane among them is ended by who has started it."""
+    """Remove the files of the demo; a control plane among them is stopped first."""
     home = folder / "controlplane"
     if home.exists():
         command = ["-m", "controlplane", "down", "--dir", str(home)]

@@ -1,7 +1,8 @@
-"""Three things to try once the demo is over, as commands that work when pasted.
+# SPDX-License-Identifier: Apache-2.0
+"""Three things to try after the demo, as commands that can be pasted.
 
-They need a cluster that stays, which is what `--keep` is for. Where there is no kubectl the
-same is said with curl, which reaches the simulated cluster without a login.
+They need a cluster that keeps running, which is what `--keep` is for. Without kubectl the
+commands use curl, which reaches the simulated cluster without credentials.
 """
 
 from __future__ import annotations
@@ -10,71 +11,85 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from common.contract import MAINTENANCE_LABEL
+from common.api.contract import MAINTENANCE_LABEL
+
+_STOP_EXTENDER = "  2. Stop the extender: pods are still scheduled, but none move to balance load"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
-    """What is left running, and how to reach it."""
+class RunningDemo:
+    """What keeps running, and how to reach it."""
 
     kubeconfig: Path
+    """Beside the logs, in the folder of the demo."""
     server: str
-    """Where the API answers without a login; empty where it asks for one."""
+    """URL of the API where it needs no credentials; empty otherwise."""
     kubectl: str
     """How kubectl is called here; empty where there is none."""
     node: str
-    """A node that could be emptied."""
+    """A node that can be drained."""
     extender_pid: int
     rebalancer_pid: int
     cluster: str
-    """Who runs the cluster, in words."""
-    logs: Path
+    """What runs the cluster."""
+    console: str = ""
+    """Address of the console; empty where there is none."""
+    extender_command: str = ""
+    """What starts the extender again."""
 
 
-def without_keeping(command: str) -> list[str]:
-    """Say what to try when nothing stays."""
+def steps_without_keep(command: str) -> list[str]:
+    """Return what to try, when nothing keeps running."""
     return [
-        f"To try next, have the cluster stay: {command} --keep",
-        "  1. empty a node: label it for maintenance and watch its pods leave",
-        "  2. kill the extender: pods are still placed, and nothing moves for load",
-        "  3. look around with kubectl: nodes, pods, migrations",
-        "The commands are printed then.",
+        f"To try it yourself, keep the cluster running: {command} --keep",
+        "  1. Drain a node: label it for maintenance and watch its pods leave",
+        _STOP_EXTENDER,
+        "  3. Look around with kubectl: nodes, pods, migrations",
+        "The demo then prints the commands.",
     ]
 
 
-def while_kept(kept: Kept) -> list[str]:
-    """Say what to try, with commands."""
+def steps_while_running(running: RunningDemo) -> list[str]:
+    """Return what to try, with the commands."""
     return [
-        f"It stays: {kept.cluster}; extender {kept.extender_pid}, "
-        f"rebalancer {kept.rebalancer_pid} (process ids)",
-        f"  kubeconfig: {kept.kubeconfig}",
-        f"  logs:       {kept.logs}",
+        f"Still running: {running.cluster}, extender {running.extender_pid}, "
+        f"rebalancer {running.rebalancer_pid} (process IDs)",
+        f"  kubeconfig: {running.kubeconfig}",
+        f"  logs:       {running.kubeconfig.parent}",
+        *([f"  console:    {running.console}"] if running.console else []),
         "Try next, in another terminal:",
-        *(_with_kubectl(kept) if kept.kubectl else _with_curl(kept)),
-        "Ctrl-C ends all of it.",
+        *(_with_kubectl(running) if running.kubectl else _with_curl(running)),
+        "Press Ctrl-C to stop everything.",
     ]
 
 
-def _with_kubectl(kept: Kept) -> list[str]:
-    kubectl = f"{kept.kubectl} --kubeconfig {shlex.quote(str(kept.kubeconfig))}"
+def _stop_extender(running: RunningDemo) -> list[str]:
+    again = f"     {running.extender_command}"
     return [
-        "  1. empty a node",
-        f"     {kubectl} label node {kept.node} {MAINTENANCE_LABEL}=true",
-        "  2. kill the extender: pods are still placed, and nothing moves for load",
-        f"     kill {kept.extender_pid}",
-        "  3. look around",
+        _STOP_EXTENDER,
+        f"     kill {running.extender_pid}",
+        *(["     and start it again", again] if running.extender_command else []),
+    ]
+
+
+def _with_kubectl(running: RunningDemo) -> list[str]:
+    kubectl = f"{running.kubectl} --kubeconfig {shlex.quote(str(running.kubeconfig))}"
+    return [
+        "  1. Drain a node",
+        f"     {kubectl} label node {running.node} {MAINTENANCE_LABEL}=true",
+        *_stop_extender(running),
+        "  3. Look around",
         f"     {kubectl} get migrations",
     ]
 
 
-def _with_curl(kept: Kept) -> list[str]:
+def _with_curl(running: RunningDemo) -> list[str]:
     label = f'{{"metadata":{{"labels":{{"{MAINTENANCE_LABEL}":"true"}}}}}}'
     patch = "curl -X PATCH -H 'Content-Type: application/merge-patch+json'"
     return [
-        "  1. empty a node",
-        f"     {patch} -d '{label}' {kept.server}/api/v1/nodes/{kept.node}",
-        "  2. kill the extender: pods are still placed, and nothing moves for load",
-        f"     kill {kept.extender_pid}",
-        "  3. look around (kubectl is not installed here; it would work as well)",
-        f"     curl {kept.server}/apis/evenkeel.io/v1alpha1/migrations",
+        "  1. Drain a node",
+        f"     {patch} -d '{label}' {running.server}/api/v1/nodes/{running.node}",
+        *_stop_extender(running),
+        "  3. Look around (kubectl would work too, but is not installed here)",
+        f"     curl {running.server}/apis/evenkeel.io/v1alpha1/migrations",
     ]

@@ -1,8 +1,9 @@
-"""The programs of a demo as processes: started, watched, and ended, whatever happens.
+# SPDX-License-Identifier: Apache-2.0
+"""The programs of a demo as processes: started, watched, and always stopped.
 
-Each has a session of its own, so that Ctrl-C reaches only the demo, which ends them in
-order: whoever uses the cluster first, then the cluster. Processes are started without an
-await: there is no moment in which one exists and nobody knows.
+Each has its own session, so that Ctrl-C reaches only the demo, which stops them in order:
+first the programs that use the cluster, then the cluster. A process is started without an
+await, so a cancellation cannot come between its start and its registration.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any, Final
 
 from common.clock import Clock
 from simulator.demo.guardian import Watch
-from simulator.process import CannotServe
+from simulator.process import CommandError
 
 _EVERY_S: Final = 0.05
 _START_S: Final = 60.0
@@ -29,18 +30,19 @@ _COMMAND_S: Final = 60.0
 _LAST_LINES: Final = 12
 
 
-class ProgramDied(CannotServe):
-    """A program has ended that should have gone on; says what it said last."""
+class ProgramDied(CommandError):
+    """A program has exited that should still run; the message has the end of its log."""
 
 
 class Program:
-    """One process, and what it writes."""
+    """One process and its output."""
 
     patience_s: float = _END_S
-    """How long it may take to end before it is killed."""
+    """How long it may take to stop before it is killed."""
 
     def __init__(self, name: str, arguments: list[str], folder: Path, *, clock: Clock) -> None:
         self.name = name
+        self.arguments: Final = tuple(arguments)
         self.log = folder / f"{name}.log"
         self._out = folder / f"{name}.out"
         self._clock = clock
@@ -50,7 +52,7 @@ class Program:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,
-                # Whatever it leaves when it is killed goes with the demo's folder.
+                # If it is killed, its files are removed with the folder of the demo.
                 env={**os.environ, "TMPDIR": str(folder)},
                 start_new_session=True,
             )
@@ -61,49 +63,49 @@ class Program:
 
     @property
     def code(self) -> int | None:
-        """Return how it has ended; None while it runs."""
+        """Return its exit code; None while it runs."""
         return self._process.poll()
 
     def check(self) -> None:
-        """Raise `ProgramDied` if it has ended."""
+        """Raise `ProgramDied` if it has exited."""
         if self.code is not None:
-            raise ProgramDied(self.last_words())
+            raise ProgramDied(self.last_output())
 
-    def last_words(self) -> str:
-        """Say how it ended and what it said last."""
+    def last_output(self) -> str:
+        """Return its exit code and the end of its log."""
         how = f"exit code {self.code}" if (self.code or 0) >= 0 else f"signal {-(self.code or 0)}"
         said = [*_lines(self.log), *_lines(self._out)][-_LAST_LINES:]
-        shown = [f"  {line}" for line in said] or ["  nothing was said"]
-        return "\n".join([f"the {self.name} has ended ({how}); the end of its log:", *shown])
+        shown = [f"  {line}" for line in said] or ["  (no output)"]
+        return "\n".join([f"the {self.name} has exited ({how}); the end of its log:", *shown])
 
     def output(self) -> list[str]:
         """Return the lines that it has printed so far."""
         return _lines(self._out)
 
     def announced(self) -> Mapping[str, Any]:
-        """Return the line of JSON in which a program says where it answers; empty before."""
+        """Return the addresses that a program prints as JSON once it listens; empty before."""
         lines = self.output()[:1]
         said: Mapping[str, Any] = json.loads(lines[0]) if lines else {}
         return said
 
     async def until(self, found: Callable[[], list[str]], limit_s: float = _START_S) -> list[str]:
-        """Return what is found as soon as there is something."""
+        """Return the result of `found` once it is not empty."""
         end = self._clock.monotonic() + limit_s
         while not (lines := found()):
             self.check()
             if self._clock.monotonic() > end:
-                raise ProgramDied(f"the {self.name} is not there after {limit_s:g} s")
+                raise ProgramDied(f"the {self.name} did not start within {limit_s:g} s")
             await self._clock.sleep(_EVERY_S)
         return lines
 
     def signal(self, number: int) -> None:
-        """Send a signal, if there is still somebody to take it."""
+        """Send a signal if the process still runs."""
         with suppress(ProcessLookupError):
             if self.code is None:
                 os.kill(self.pid, number)
 
     async def ended(self, limit_s: float) -> bool:
-        """Wait for its end; tell whether it came."""
+        """Wait for its exit; return whether it came in time."""
         end = self._clock.monotonic() + limit_s
         while self.code is None and self._clock.monotonic() < end:
             await self._clock.sleep(_EVERY_S)
@@ -127,43 +129,43 @@ class Programs:
         return program
 
     def check(self) -> None:
-        """Raise `ProgramDied` if one has ended."""
+        """Raise `ProgramDied` if one has exited."""
         for program in self._started:
             program.check()
 
     def ended(self) -> list[Program]:
-        """Return those that have ended."""
+        """Return the programs that have exited."""
         return [program for program in self._started if program.code is not None]
 
     async def end(self) -> None:
-        """End all: first whoever uses the cluster, which was started first."""
+        """Stop all: the cluster was started first and is stopped last."""
         cluster, users = self._started[:1], self._started[1:]
         await asyncio.gather(*map(self._end, users))
         await asyncio.gather(*map(self._end, cluster))
         self._started.clear()
 
-    async def run(self, name: str, *arguments: str, say: Callable[[str], None]) -> None:
-        """Run a command to its end and pass on what it says; raise if it fails."""
+    async def run(self, name: str, *arguments: str, report: Callable[[str], None]) -> None:
+        """Run a command to its end and report its output; raise if it fails."""
         program = self.start(name, *arguments)
-        # It has processes of its own, which only it can end.
+        # It has child processes that only it can stop.
         program.patience_s = _COMMAND_S
-        told = 0
-        while not await program.ended(_EVERY_S) or told < len(program.output()):
-            for line in program.output()[told:]:
-                say(line)
-                told += 1
+        reported = 0
+        while not await program.ended(_EVERY_S) or reported < len(program.output()):
+            for line in program.output()[reported:]:
+                report(line)
+                reported += 1
         if program.code:
-            raise ProgramDied(program.last_words())
+            raise ProgramDied(program.last_output())
         self._started.remove(program)
 
     def kill(self) -> None:
-        """End all at once: somebody is impatient."""
+        """Kill all programs at once."""
         for program in self._started:
             if program.patience_s < _COMMAND_S:
                 program.signal(SIGKILL)
 
     async def _end(self, program: Program) -> None:
-        # A stopped process takes the other signal only once it goes on.
+        # A stopped process handles SIGTERM only after SIGCONT.
         for number in (SIGTERM, SIGCONT):
             program.signal(number)
         if not await program.ended(program.patience_s):

@@ -1,8 +1,9 @@
-"""A demo as an SVG that plays, for a README: every frame is a picture of a real run.
+# SPDX-License-Identifier: Apache-2.0
+"""A demo as an animated SVG for a README: every frame is a screen of a real run.
 
-Frames lie side by side like a film, and a style sheet moves the film on, one frame at a time.
-A line that several frames share is written once. Who cannot or does not want to see movement
-gets the last frame.
+Frames are side by side like a film, and a style sheet moves the film, one frame at a time.
+A line that several frames share is written once. Viewers that do not animate, or are asked
+not to (`prefers-reduced-motion`), show the last frame.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.terminal_theme import TerminalTheme
 
-from simulator.demo.screen import BLOCK, Scene, bars, left_width, screen
+from simulator.demo.screen import BLOCK, DemoState, bars, left_width, screen
 from simulator.demo.views import summary_table
-from simulator.figures import Look
+from simulator.figures import Utilization
 
 WIDTH, HEIGHT = 100, 30
 _CELL_W, _CELL_H, _FONT = 8.4, 16.5, 14
@@ -47,7 +48,7 @@ _THEME: Final = TerminalTheme(
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One picture: when it begins, and the pieces that its lines consist of."""
+    """One screen: when it begins, and the pieces of its lines."""
 
     seconds: float
     lines: list[tuple[int, ...]]
@@ -55,19 +56,21 @@ class Frame:
 
 @dataclass(slots=True)
 class Recorder:
-    """Takes pictures of a demo and makes a film of them."""
+    """Records the screens of a demo and makes a film of them."""
 
     parts: dict[str, int] = field(default_factory=dict)
     """Pieces of lines as SVG, each with its number."""
     frames: list[Frame] = field(default_factory=list)
 
-    def take(self, scene: Scene) -> None:
-        """Take a picture, unless there was one just now."""
-        if not self.frames or scene.seconds - self.frames[-1].seconds >= _EVERY_S:
-            self._add(scene.seconds, screen(scene, WIDTH, HEIGHT))
+    def take(self, state: DemoState) -> None:
+        """Record a screen, unless one was recorded just before."""
+        if not self.frames or state.seconds - self.frames[-1].seconds >= _EVERY_S:
+            self._add(state.seconds, screen(state, WIDTH, HEIGHT))
 
-    def end(self, after: Look, verdict: str, rows: list[tuple[str, str]], seconds: float) -> None:
-        """Take the last picture: the summary."""
+    def end(
+        self, after: Utilization, verdict: str, rows: list[tuple[str, str]], seconds: float
+    ) -> None:
+        """Record the summary as the last screen."""
         table = summary_table(verdict, rows)
         room = HEIGHT - len(_lines(table))
         self._add(seconds, Group(bars(after, (), WIDTH, room), table))
@@ -79,14 +82,14 @@ class Recorder:
 
     def _add(self, seconds: float, shown: RenderableType) -> None:
         lines = [_number(self.parts, line) for line in _lines(shown)]
-        # The first line has the clock: where only that goes on, there is nothing to see.
+        # The first line has the clock: a change of the clock alone is not worth a frame.
         if not self.frames or self.frames[-1].lines[1:] != lines[1:]:
             self.frames.append(Frame(seconds, lines))
 
 
 def _number(parts: dict[str, int], line: Sequence[Segment]) -> tuple[int, ...]:
-    """Return the numbers of what a line consists of: one piece for each column of the picture."""
-    # What changes on one side of the picture leaves the other as it is.
+    """Return the numbers of the pieces of a line: one for each column of the screen."""
+    # A change in one column must not repeat the other.
     cuts = Segment.divide(line, [left_width(WIDTH), WIDTH])
     drawn = [row(piece, at) for piece, at in zip(cuts, (0, left_width(WIDTH)), strict=True)]
     return tuple(parts.setdefault(text, len(parts)) for text in drawn if text)
@@ -128,7 +131,7 @@ white-space:pre;fill:{_hex(None)}}}
 
 
 def row(line: Iterable[Segment], column: int = 0) -> str:
-    """Return a piece of a terminal's line as SVG."""
+    """Return a piece of a terminal line as SVG."""
     drawn = []
     for text, style, _ in Segment.simplify(line):
         width = Segment(text).cell_length
@@ -138,12 +141,12 @@ def row(line: Iterable[Segment], column: int = 0) -> str:
 
 
 def _run(text: str, style: Style, left: float, width: float) -> str:
-    colour, ground = style.color, style.bgcolor
+    color, ground = style.color, style.bgcolor
     if style.reverse:
-        colour, ground = ground or Color.parse("black"), colour or Color.parse("white")
+        color, ground = ground or Color.parse("black"), color or Color.parse("white")
     if not text.strip(BLOCK):
         # Fonts leave gaps between blocks.
-        text, ground = "", colour
+        text, ground = "", color
     drawn = ""
     if ground is not None and not ground.is_default:
         # A little wider, so that no seam shows between two runs.
@@ -153,15 +156,15 @@ def _run(text: str, style: Style, left: float, width: float) -> str:
         return drawn
     lead = len(text) - len(text.lstrip())
     text, left, width = text[lead:], left + lead * _CELL_W, width - lead * _CELL_W
-    kept = text.rstrip()
-    width -= (len(text) - len(kept)) * _CELL_W
+    running = text.rstrip()
+    width -= (len(text) - len(running)) * _CELL_W
     names = " ".join(name for name, on in (("b", style.bold), ("d", style.dim)) if on)
     marked = f' class="{names}"' if names else ""
-    own = colour is not None and not colour.is_default
-    fill = f' style="fill:{_hex(colour)}"' if own else ""
+    own = color is not None and not color.is_default
+    fill = f' style="fill:{_hex(color)}"' if own else ""
     return (
         f'{drawn}<text x="{left:.5g}" y="12.8" textLength="{width:.5g}"{marked}{fill}>'
-        f"{escape(kept, quote=False)}</text>"
+        f"{escape(running, quote=False)}</text>"
     )
 
 
@@ -175,7 +178,7 @@ def _frame(number: int, frame: Frame, width: float) -> str:
 
 
 def _timing(seconds: Sequence[float]) -> tuple[list[float], float]:
-    """Return when each frame begins, with the long waits cut, and the length of it all."""
+    """Return when each frame begins, with long waits cut, and the total length."""
     starts, at = [0.0], 0.0
     for before, after in pairwise(seconds):
         at += min(after - before, _LONGEST_S)
@@ -194,6 +197,6 @@ def _lines(shown: RenderableType) -> list[list[Segment]]:
     return console.render_lines(shown, pad=True)[:HEIGHT]
 
 
-def _hex(colour: Color | None) -> str:
-    found = _THEME.foreground_color if colour is None else colour.get_truecolor(_THEME)
+def _hex(color: Color | None) -> str:
+    found = _THEME.foreground_color if color is None else color.get_truecolor(_THEME)
     return found.hex

@@ -1,7 +1,8 @@
-"""A demo as a picture for a terminal: bars, the plan, the moves, and where we are.
+# SPDX-License-Identifier: Apache-2.0
+"""A demo as a terminal screen: bars, the plan, the moves, and the stage.
 
-Pure: a scene in, something that rich can draw out. It is made for 100 columns and 30 lines
-and gives up lines and words, never its shape, where there is less.
+Pure: a state in, something that rich can draw out. It is made for 100 columns and 30 lines;
+on a smaller terminal it shows fewer lines and shorter text in the same layout.
 """
 
 from __future__ import annotations
@@ -20,26 +21,27 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from common.cluster.migrations import MigrationRecord, Outcome, Phase
-from simulator.demo.sight import PlanSeen, Sight
-from simulator.demo.story import Stage, Story
-from simulator.demo.words import move_state, plan_head, plan_reasons, stage_line
-from simulator.figures import Look, natural
+from common.api.migrations import Outcome, Phase
+from common.cluster.migrations import MigrationRecord
+from simulator.demo.client import Observation, ReportedPlan
+from simulator.demo.progress import Progress, Stage
+from simulator.demo.text import move_state, plan_head, plan_reasons, stage_line
+from simulator.figures import Utilization, natural
 
 BLOCK: Final = "█"
 HOT, WARM, COOL = "red", "yellow", "green"
 _NARROW: Final = 90
 _AROUND: Final = 5
-"""Lines that are always there: the title, the frame of the columns, the stages."""
+"""Lines that are always shown: the title, the frame of the columns, the stages."""
 _TALL: Final = 28
 _ROOMY: Final = 46
-# The letters that Kubernetes makes names of (apimachinery, pkg/util/rand/rand.go).
+# The alphabet of generated names (apimachinery, pkg/util/rand/rand.go).
 _HASHED: Final = re.compile(
     r"^(.+)-[bcdfghjklmnpqrstvwxz2456789]{7,10}-([bcdfghjklmnpqrstvwxz2456789]{5})$"
 )
 _STAGES: Final = {
-    Stage.HEATING: "heats up",
-    Stage.WATCHING: "watched",
+    Stage.HEATING: "heating up",
+    Stage.WATCHING: "observing",
     Stage.PLANNED: "planned",
     Stage.MOVING: "moving",
     Stage.LEVEL: "level",
@@ -47,27 +49,34 @@ _STAGES: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
-    """Everything that is shown at one moment."""
+class DemoState:
+    """Everything that is shown at one moment of a demo."""
 
     title: str
     description: str
     waits: str
-    story: Story
-    sight: Sight
+    progress: Progress
+    observation: Observation
     seconds: float
+    console: str = ""
+    """Address of the console; empty before it is there."""
 
 
-def screen(scene: Scene, width: int, height: int) -> RenderableType:
-    """Return the whole picture."""
-    about, waits = _about(scene, width, height), wrap(scene.waits, width)
+def screen(state: DemoState, width: int, height: int) -> RenderableType:
+    """Return the whole screen."""
+    about, waits = _about(state, width, height), wrap(state.waits, width)
     room = max(4, height - _AROUND - len(about) - len(waits))
     return Group(
-        _head(scene, width),
+        _head(state, width),
         Text("\n".join(about)),
-        _columns(scene, width, room),
-        _stages(scene),
-        Text(stage_line(scene.story, scene.sight), style="bold", no_wrap=True, overflow="ellipsis"),
+        _columns(state, width, room),
+        _stages(state),
+        Text(
+            stage_line(state.progress, state.observation),
+            style="bold",
+            no_wrap=True,
+            overflow="ellipsis",
+        ),
         Text("\n".join(waits), style="dim"),
     )
 
@@ -77,20 +86,22 @@ def left_width(width: int) -> int:
     return width // 2 - 3 if width >= _NARROW else width * 9 // 20
 
 
-def bars(look: Look, moves: Sequence[MigrationRecord], width: int, rows: int) -> Table:
+def bars(
+    utilization: Utilization, moves: Sequence[MigrationRecord], width: int, rows: int
+) -> Table:
     """Return a bar for every node, or for the hottest where there is no room for all."""
-    shown, rest = _fitting(look, rows)
+    shown, rest = _fitting(utilization, rows)
     leaving = Counter(str(m.source) for m in moves if m.open)
     coming = Counter(str(m.target) for m in moves if m.open)
     table = Table.grid(padding=(0, 1), expand=False)
     names = max((len(name) for name in shown), default=6)
     length = max(8, width - names - 10)
     for name in shown:
-        percent = look.percent[name]
+        percent = utilization.percent[name]
         table.add_row(
             Text(name, no_wrap=True),
-            bar(percent, look.ceiling, length),
-            Text(f"{percent:3.0f} %", style=_heat(percent, look.ceiling), justify="right"),
+            bar(percent, utilization.ceiling, length),
+            Text(f"{percent:3.0f} %", style=_heat(percent, utilization.ceiling), justify="right"),
             _traffic(leaving[name], coming[name]),
         )
     if rest:
@@ -101,21 +112,21 @@ def bars(look: Look, moves: Sequence[MigrationRecord], width: int, rows: int) ->
 def bar(percent: float, ceiling: float, length: int) -> Text:
     """Return a bar with a mark at the ceiling."""
     filled, mark = round(min(percent, 100.0) / 100 * length), round(ceiling / 100 * length)
-    colour = _heat(percent, ceiling)
+    color = _heat(percent, ceiling)
     text = Text(no_wrap=True)
-    text.append(BLOCK * min(filled, mark), style=colour)
+    text.append(BLOCK * min(filled, mark), style=color)
     text.append("·" * (mark - filled), style="bright_black")
-    text.append("┃", style=f"white on {colour}" if filled > mark else "white")
-    text.append(BLOCK * (filled - mark - 1), style=colour)
+    text.append("┃", style=f"white on {color}" if filled > mark else "white")
+    text.append(BLOCK * (filled - mark - 1), style=color)
     return text.append("·" * (length - max(filled, mark + 1)), style="bright_black")
 
 
-def plan_lines(plan: PlanSeen | None, width: int, rows: int) -> Text:
-    """Return the plan and why."""
+def plan_lines(plan: ReportedPlan | None, width: int, rows: int) -> Text:
+    """Return the plan with its reasons."""
     if plan is None:
-        return Text("None yet: the rebalancer has not begun.", style="dim")
+        return Text("None yet: the rebalancer has not started.", style="dim")
     text = Text(_capital(plan_head(plan)), style="bold" if plan.moves else "")
-    why = [*plan_reasons(plan), *(f"cannot: {each.goal}, {each.why}" for each in plan.unmet)]
+    why = [*plan_reasons(plan), *(f"not possible: {each.goal} ({each.why})" for each in plan.unmet)]
     first = _first(plan)
     for line in _at_most([*why, *(() if plan.moves else plan.notes)], width, rows - len(first) - 1):
         text.append(f"\n{line}", style="not bold")
@@ -124,8 +135,8 @@ def plan_lines(plan: PlanSeen | None, width: int, rows: int) -> Text:
     return text
 
 
-def _first(plan: PlanSeen) -> list[Text]:
-    """Return the first move and where else its pod may go."""
+def _first(plan: ReportedPlan) -> list[Text]:
+    """Return the first move and its alternatives."""
     if not plan.moves:
         return []
     move = plan.moves[0]
@@ -133,14 +144,14 @@ def _first(plan: PlanSeen) -> list[Text]:
         (f"first: {_pod(move.pod)} ", "not bold dim"),
         (f"{move.source} → {move.target}", "not bold cyan"),
     )
-    others = Text(f"  else {', '.join(move.alternatives[:3])}", style="not bold dim")
+    others = Text(f"  or {', '.join(move.alternatives[:3])}", style="not bold dim")
     return [way, others] if move.alternatives else [way]
 
 
 def move_table(moves: Sequence[MigrationRecord], width: int, rows: int) -> RenderableType:
     """Return the moves, those under way first, then the latest."""
     if not moves:
-        return Text("Nothing has been moved.", style="dim")
+        return Text("No pod has moved.", style="dim")
     ordered = sorted(moves, key=lambda m: (not m.open, -m.created_s, m.name))
     table = Table.grid(padding=(0, 1), expand=True)
     table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
@@ -155,33 +166,35 @@ def move_table(moves: Sequence[MigrationRecord], width: int, rows: int) -> Rende
     return table
 
 
-def _head(scene: Scene, width: int) -> Text:
+def _head(state: DemoState, width: int) -> Text:
     text = Text(no_wrap=True)
-    text.append(" Evenkeel ", style="bold reverse").append(f" demo: {scene.title}", style="bold")
-    clock = f" {scene.seconds:3.0f} s"
+    text.append(" Evenkeel ", style="bold reverse").append(f" demo: {state.title}", style="bold")
+    if state.console:
+        text.append(f"  {state.console}", style="cyan")
+    clock = f" {state.seconds:3.0f} s"
     text.truncate(width - len(clock), overflow="ellipsis", pad=True)
     return text.append(clock, style="dim")
 
 
-def _about(scene: Scene, width: int, height: int) -> list[str]:
+def _about(state: DemoState, width: int, height: int) -> list[str]:
     lines = 2 if height >= _TALL else 1
-    return wrap(scene.description, width, max_lines=lines, placeholder=" …")
+    return wrap(state.description, width, max_lines=lines, placeholder=" …")
 
 
-def _columns(scene: Scene, width: int, room: int) -> Table:
+def _columns(state: DemoState, width: int, room: int) -> Table:
     left = left_width(width)
-    sight = scene.sight
+    observation = state.observation
     table = Table.grid()
-    ceiling = f"CPU in use, measured; ┃ {sight.look.ceiling:.0f} %"
-    measured = bars(sight.look, sight.migrations, left - 4, room)
-    unmeasured = Text("Nothing is measured yet.", style="dim")
-    nodes = _panel(ceiling, measured if sight.look.percent else unmeasured, left, room)
-    # The plan gets what its lines need, the moves the rest.
+    ceiling = f"Measured CPU utilization; ┃ {observation.utilization.ceiling:.0f} %"
+    measured = bars(observation.utilization, observation.migrations, left - 4, room)
+    unmeasured = Text("No usage measured yet.", style="dim")
+    nodes = _panel(ceiling, measured if observation.utilization.percent else unmeasured, left, room)
+    # The plan gets the lines that it needs, the moves get the rest.
     above = min(max(4, room // 2 - 2), 9)
     right, below = width - left, room - above - 2
-    lines = plan_lines(scene.story.plan, right - 4, above)
-    moves = move_table(sight.migrations, right - 4, below)
-    plan = _panel("The plan, and why", lines, right, above)
+    lines = plan_lines(state.progress.plan, right - 4, above)
+    moves = move_table(observation.migrations, right - 4, below)
+    plan = _panel("Plan and reasons", lines, right, above)
     table.add_row(nodes, Group(plan, _panel("Moves", moves, right, below)))
     return table
 
@@ -198,23 +211,23 @@ def _panel(title: str, content: RenderableType, width: int, rows: int) -> Panel:
     )
 
 
-def _stages(scene: Scene) -> Padding:
+def _stages(state: DemoState) -> Padding:
     text = Text(no_wrap=True, overflow="ellipsis")
     for stage, name in _STAGES.items():
         if stage.value > 1:
             text.append(" ── ", style="bright_black")
-        here, past = stage is scene.story.stage, stage.value <= scene.story.furthest.value
+        here, past = stage is state.progress.stage, stage.value <= state.progress.furthest.value
         style = "bold cyan" if here else "" if past else "bright_black"
         text.append(f"{'●' if here or past else '○'} {name}", style=style)
     return Padding(text, (0, 0))
 
 
-def _fitting(look: Look, rows: int) -> tuple[list[str], list[float]]:
-    if len(look.percent) <= rows:
-        return list(look.percent), []
-    hottest = sorted(look.percent, key=lambda name: -look.percent[name])
+def _fitting(utilization: Utilization, rows: int) -> tuple[list[str], list[float]]:
+    if len(utilization.percent) <= rows:
+        return list(utilization.percent), []
+    hottest = sorted(utilization.percent, key=lambda name: -utilization.percent[name])
     shown, rest = hottest[: rows - 1], hottest[rows - 1 :]
-    return sorted(shown, key=natural), [look.percent[name] for name in rest]
+    return sorted(shown, key=natural), [utilization.percent[name] for name in rest]
 
 
 def _heat(percent: float, ceiling: float) -> str:
@@ -237,7 +250,7 @@ def _state(move: MigrationRecord) -> Text:
 
 
 def _at_most(points: Sequence[str], width: int, most: int) -> list[str]:
-    """Return points as lines, each with its bullet; what has no room is only hinted at."""
+    """Return wrapped bullet points; an ellipsis replaces what does not fit."""
     wrapped = [wrap(point, width, initial_indent="· ", subsequent_indent="  ") for point in points]
     lines = [line for each in wrapped for line in each]
     return lines if len(lines) <= most else [*lines[: most - 1], "  …"]
@@ -250,9 +263,9 @@ def _way(move: MigrationRecord, width: int) -> str:
 
 
 def _pod(name: str) -> str:
-    """Leave out the hash in the middle: search-1-7f7fd599c8-49rgb is search-1-49rgb."""
+    """Remove the hash in the middle: search-1-7f7fd599c8-49rgb is search-1-49rgb."""
     return _HASHED.sub(r"\1-\2", name.rpartition("/")[2])
 
 
-def _capital(words: str) -> str:
-    return words[:1].upper() + words[1:]
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

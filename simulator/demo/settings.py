@@ -1,7 +1,8 @@
-"""What both programs are told in a demo: `simulator/demo.yaml`, and how to put it in words.
+# SPDX-License-Identifier: Apache-2.0
+"""The configuration of both programs in a demo: `simulator/demo.yaml`, and how to describe it.
 
-The file is the only place where a demo differs from the defaults. Whatever is shorter there
-is named on screen beside its default, so that nobody takes the demo's pace for a promise.
+The file is the only place where a demo differs from the defaults. Every shorter wait is shown
+with its default, so that the speed of the demo is not taken for the speed in production.
 """
 
 from __future__ import annotations
@@ -12,26 +13,30 @@ from typing import Final
 
 from common.config import ExtenderConfiguration, RebalancerConfiguration, load_config
 from common.config.durations import Duration
-from simulator.process import CannotServe
+from simulator.process import CommandError
 
-FILE: Final = Path(__file__).parents[1] / "demo.yaml"
-REPOSITORY: Final = FILE.parents[1]
-DEFINITIONS: Final = REPOSITORY / "deploy" / "crds" / "migrations.yaml"
-SCHEDULER: Final = REPOSITORY / "scheduler-config.yaml"
+_PACKAGE: Final = Path(__file__).parents[1]
+# The wheel carries the shipped files inside the package (`force-include` in pyproject.toml); a
+# checkout has them at their own places.
+_IN_WHEEL: Final = _PACKAGE / "shipped"
+_FILES: Final = _IN_WHEEL if _IN_WHEEL.exists() else _PACKAGE.parent
+FILE: Final = _PACKAGE / "demo.yaml"
+DEFINITIONS: Final = _FILES / "deploy" / "crds" / "migrations.yaml"
+SCHEDULER: Final = _FILES / "scheduler-config.yaml"
 NAMESPACE: Final = "evenkeel"
 
 _SHIPPED_URL: Final = "http://127.0.0.1:8888"
 WAITS: Final = {
-    "rescheduling_interval": "a cycle every",
+    "rescheduling_interval": "cycle every",
     "usage_interval": "usage read every",
-    "observations": "samples that must agree",
+    "observations": "samples that must agree:",
     "smoothing": "smoothing",
-    "revalidate_after": "plans held for",
-    "min_pod_age": "pods rest for",
-    "min_node_age": "new nodes for",
-    "workload_cooldown": "workloads for",
+    "revalidate_after": "plans revalidated after",
+    "min_pod_age": "minimum pod age",
+    "min_node_age": "minimum node age",
+    "workload_cooldown": "workload cooldown",
 }
-"""Keys of the rebalancer's configuration that are waits, in words."""
+"""Configuration keys of the rebalancer that are waits, and how the demo names them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +54,19 @@ class DemoSettings:
         return float(self.rebalancer.cpu_threshold)
 
     def waits(self) -> str:
-        """Say which waits are shorter than by default."""
+        """Return which waits are shorter than by default."""
         default = RebalancerConfiguration()
         named = [
-            f"{words} {_amount(getattr(self.rebalancer, key))} ({_amount(getattr(default, key))})"
-            for key, words in WAITS.items()
+            f"{name} {_amount(getattr(self.rebalancer, key))} ({_amount(getattr(default, key))})"
+            for key, name in WAITS.items()
             if getattr(self.rebalancer, key) != getattr(default, key)
         ]
         named[:1] = [text.replace("(", "(default ") for text in named[:1]]
-        return f"Short waits for the demo: {', '.join(named)}."
+        return f"Shorter waits in this demo: {', '.join(named)}."
 
 
 def load(folder: Path) -> DemoSettings:
-    """Write the two configurations of the demo into a folder, a file each, and read them."""
+    """Write both configurations of the demo into a folder, one file each, and read them."""
     extender, rebalancer = folder / "extender.yaml", folder / "rebalancer.yaml"
     for path, text in zip((extender, rebalancer), _parts(FILE.read_text()), strict=True):
         path.write_text(text)
@@ -77,14 +82,14 @@ def scheduler_config(folder: Path, extender_port: int) -> Path:
     """Write the scheduler configuration that users copy, with this extender in it."""
     text = _text(SCHEDULER)
     if _SHIPPED_URL not in text:
-        raise CannotServe(f"{SCHEDULER} does not name the extender {_SHIPPED_URL}")
+        raise CommandError(f"{SCHEDULER} does not name the extender {_SHIPPED_URL}")
     path = folder / "scheduler-config.yaml"
     path.write_text(text.replace(_SHIPPED_URL, f"http://127.0.0.1:{extender_port}"))
     return path
 
 
 def definitions() -> str:
-    """Return the definition of Migrations, as YAML."""
+    """Return the Migration CRD as YAML."""
     return _text(DEFINITIONS)
 
 
@@ -97,7 +102,7 @@ def _text(path: Path) -> str:
         return path.read_text()
     except OSError as error:
         why = (error.strerror or str(error)).lower()
-        raise CannotServe(f"{path}: {why}; the demo runs from a copy of the repository") from None
+        raise CommandError(f"{path}: {why}; reinstall Evenkeel or run from a checkout") from None
 
 
 def _amount(value: Duration | int) -> str:

@@ -1,7 +1,8 @@
-"""The cluster of a demo: simulated, or a real control plane with kwok's nodes.
+# SPDX-License-Identifier: Apache-2.0
+"""The cluster of a demo: simulated, or a real control plane with kwok nodes.
 
-Both are processes, reached by a kubeconfig and nothing else. The simulated one begins as its
-scenario says; on the real one the same scenario is made through the API.
+Both are processes, reached only through a kubeconfig. The simulated cluster starts with its
+scenario; on the real one the same scenario is created through the API.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -23,19 +25,19 @@ from common.kube.resources import MIGRATIONS, NAMESPACES
 from simulator import build
 from simulator.demo.programs import ProgramDied, Programs
 from simulator.demo.settings import NAMESPACE, definitions
-from simulator.process import CannotServe
+from simulator.process import CommandError
 from simulator.scenarios import Scenario
 from simulator.scenarios.applying import apply, join_later
 
 _DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _PATIENCE_S: Final = 30.0
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """The cluster that is asked for."""
+class StandOptions:
+    """Which cluster to run."""
 
     name: str
     scenario: Scenario
@@ -51,88 +53,92 @@ class Stand:
     client: KubeClient
     kubeconfig: Path
     server: str
-    """Where the API answers without a login; empty where it asks for one."""
+    """URL of the API where it needs no credentials; empty otherwise."""
     kubectl: str
-    words: str
+    description: str
 
 
 @asynccontextmanager
 async def simulated(
-    wanted: Wanted, programs: Programs, say: Say, *, clock: Clock
+    options: StandOptions, programs: Programs, report: Report, *, clock: Clock
 ) -> AsyncIterator[Stand]:
     """Run a simulated cluster."""
     kubeconfig = programs.folder / "kubeconfig"
     cluster = programs.start(
-        *("cluster", "simulator", "serve", "--scenario", wanted.name, "--seed", str(wanted.seed)),
-        *("--speed", f"{wanted.speed:g}", "--scheduler-config", str(wanted.scheduler)),
+        *("cluster", "simulator", "serve", "--scenario", options.name, "--seed", str(options.seed)),
+        *("--speed", f"{options.speed:g}", "--scheduler-config", str(options.scheduler)),
         *("--kubeconfig-out", str(kubeconfig)),
     )
     await cluster.until(lambda: [line for line in cluster.output() if line == "ready"])
     async with connect(kubeconfig=str(kubeconfig), qps=200, burst=400, clock=clock) as client:
-        await furnish(client, clock)
+        await install(client, clock)
         yield Stand(
             client=client,
             kubeconfig=kubeconfig,
             server=client.server,
             kubectl="kubectl" if shutil.which("kubectl") else "",
-            words=f"cluster {cluster.pid}",
+            description=f"cluster {cluster.pid}",
         )
 
 
 @asynccontextmanager
 async def real(
-    wanted: Wanted, programs: Programs, say: Say, *, clock: Clock
+    options: StandOptions, programs: Programs, report: Report, *, clock: Clock
 ) -> AsyncIterator[Stand]:
-    """Run a real control plane, and make the scenario on it."""
+    """Run a real control plane, and create the scenario on it."""
+    if find_spec("controlplane") is None:
+        raise CommandError(
+            "--real needs a checkout of the repository: controlplane is not installed"
+        )
     home, kubeconfig = programs.folder / "controlplane", programs.folder / "kubeconfig"
-    said: list[str] = []
+    output: list[str] = []
 
-    def told(line: str) -> None:
-        said.append(line)
-        say(f"  {line}")
+    def on_line(line: str) -> None:
+        output.append(line)
+        report(f"  {line}")
 
     try:
         await programs.run(
             *("controlplane", "controlplane", "up", "--nodes", "0", "--dir", str(home)),
-            *("--scheduler-config", str(wanted.scheduler), "--kubeconfig-out", str(kubeconfig)),
-            say=told,
+            *("--scheduler-config", str(options.scheduler), "--kubeconfig-out", str(kubeconfig)),
+            report=on_line,
         )
         async with connect(kubeconfig=str(kubeconfig), qps=200, burst=400, clock=clock) as client:
-            await furnish(client, clock)
-            say("making the scenario: nodes, workloads, pods where they begin")
-            await apply(wanted.scenario, client, seed=wanted.seed, clock=clock)
-            later = asyncio.create_task(join_later(wanted.scenario, client, clock=clock))
+            await install(client, clock)
+            report("Creating the scenario: nodes, workloads, and pods on their first nodes")
+            await apply(options.scenario, client, seed=options.seed, clock=clock)
+            later = asyncio.create_task(join_later(options.scenario, client, clock=clock))
             try:
                 yield Stand(
                     client=client,
                     kubeconfig=kubeconfig,
                     server="",
-                    kubectl=_kubectl(said),
-                    words=f"control plane in {home}",
+                    kubectl=_kubectl(output),
+                    description=f"control plane in {home}",
                 )
             finally:
                 later.cancel()
                 with suppress(asyncio.CancelledError):
                     await later
     finally:
-        # Whoever uses the control plane takes leave of it first.
+        # The programs that use the control plane stop before it does.
         await programs.end()
         if home.exists():
             with suppress(ProgramDied):
                 await programs.run(
-                    "down", "controlplane", "down", "--dir", str(home), say=lambda _: None
+                    "down", "controlplane", "down", "--dir", str(home), report=lambda _: None
                 )
 
 
-async def furnish(client: KubeClient, clock: Clock) -> None:
-    """Put into a cluster what Evenkeel needs there."""
+async def install(client: KubeClient, clock: Clock) -> None:
+    """Create the namespace and the CRD that Evenkeel needs."""
     await client.create(NAMESPACES, build.namespace(NAMESPACE))
     for document in yaml.safe_load_all(definitions()):
         await client.request("POST", _DEFINITIONS, body=document)
     end = clock.monotonic() + _PATIENCE_S
     while not await _served(client):
         if clock.monotonic() > end:
-            raise CannotServe(f"Migrations are not served after {_PATIENCE_S:g} s")
+            raise CommandError(f"the Migration CRD is not established after {_PATIENCE_S:g} s")
         await clock.sleep(0.1)
 
 
@@ -143,7 +149,7 @@ async def _served(client: KubeClient) -> bool:
     return False
 
 
-def _kubectl(said: list[str]) -> str:
-    """Return how the control plane says that its kubectl is called."""
-    found = [line.split()[1] for line in said if line.startswith("kubectl:")]
+def _kubectl(output: list[str]) -> str:
+    """Return the path of kubectl that the control plane printed."""
+    found = [line.split()[1] for line in output if line.startswith("kubectl:")]
     return found[0] if found else "kubectl"

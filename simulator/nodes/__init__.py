@@ -1,1 +1,2 @@
-"""Nodes: kubelets that run pods, the load these make, and the pipeline that measures it."""
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes: kubelets that run pods, the usage of the pods, and the metrics pipeline."""

@@ -1,7 +1,8 @@
-"""Whether a kubelet takes the pod that was assigned to it.
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a kubelet admits the pod that was assigned to it.
 
-The kubelet judges again, because somebody may have assigned the pod past the scheduler or
-two schedulers may have raced: resources, labels and taints that evict. Words as in
+The kubelet checks resources, labels and NoExecute taints again, because a pod may be assigned
+without a scheduler, or two schedulers may race. Messages as in
 pkg/kubelet/lifecycle/predicate.go of v1.36.
 """
 
@@ -10,14 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from common.api.objects import Effect
 from common.cluster.records import NodeRecord, PodRecord
 from common.cluster.resources import Resources
-from common.cluster.tolerations import Effect, tolerated
+from common.cluster.tolerations import tolerated
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why a kubelet refuses a pod."""
+    """Why a kubelet rejects a pod."""
 
     reason: str
     message: str
@@ -44,14 +46,14 @@ def _unwanted(pod: PodRecord, node: NodeRecord) -> Rejection | None:
         return Rejection("NodeAffinity", "Pod was rejected: Predicate NodeAffinity failed: ")
     evicting = [taint for taint in node.taints if taint.effect == Effect.NO_EXECUTE]
     if any(not tolerated(taint, shape.tolerations) for taint in evicting):
-        words = "Pod was rejected: Predicate TaintToleration failed: "
-        return Rejection("TaintToleration", words)
+        message = "Pod was rejected: Predicate TaintToleration failed: "
+        return Rejection("TaintToleration", message)
     return None
 
 
 def _out_of(name: str, asked: int, used: int, whole: int) -> Rejection:
-    words = f"Node didn't have enough resource: {name}, requested: {asked}, used: {used}, "
-    return Rejection(f"OutOf{name}", f"Pod was rejected: {words}capacity: {whole}")
+    message = f"Node didn't have enough resource: {name}, requested: {asked}, used: {used}, "
+    return Rejection(f"OutOf{name}", f"Pod was rejected: {message}capacity: {whole}")
 
 
 def _amounts(resources: Resources) -> dict[str, int]:

@@ -1,13 +1,14 @@
-"""How usage changes over time: factors on what a pod is said to use.
+# SPDX-License-Identifier: Apache-2.0
+"""How usage changes over time: factors on the annotated usage of a pod.
 
-A curve is written in one line, as an annotation carries it:
+A curve is one line, the value of an annotation:
 
     constant
     wave period=10m depth=50%
     spike after=2m for=30s times=3 every=10m
     leak per=1m by=10% until=300%
 
-A measured rate is an average over its window, so every curve can say its exact mean.
+A measured rate is an average over its window, so every curve has an exact mean.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from common.config.durations import Duration
 
 
 class CurveError(ValueError):
-    """A text that describes no curve."""
+    """A text that is not a valid curve."""
 
 
 class Curve(Protocol):
@@ -78,7 +79,7 @@ class Wave:
 
 @dataclass(frozen=True, slots=True)
 class Spike:
-    """A multiple for a while, once or again and again."""
+    """A multiple for a while, once or periodically."""
 
     after_s: float
     for_s: float
@@ -140,12 +141,12 @@ def parse(text: str, *, phase: float = 0.0) -> Curve:
     """Return the curve that a text describes; `phase` shifts waves."""
     shape, *words = text.split()
     if shape not in _SHAPES:
-        raise CurveError(f"{shape} is no curve: write {', '.join(_SHAPES)}")
+        raise CurveError(f"{shape} is not a curve: use {', '.join(_SHAPES)}")
     needed, optional, make = _SHAPES[shape]
     values = dict(word.partition("=")[::2] for word in words)
     for key in values:
         if key not in needed + optional:
-            raise CurveError(f"{shape} has no {key}: write {', '.join(needed + optional)}")
+            raise CurveError(f"{shape} has no {key}: use {', '.join(needed + optional)}")
     missing = [key for key in needed if key not in values]
     if missing:
         raise CurveError(f"{shape} needs {', '.join(missing)}")
@@ -161,7 +162,7 @@ def _number(key: str, text: str) -> float:
         else:
             value = float(text)
     except ValueError:
-        raise CurveError(f"{key}={text} cannot be read") from None
+        raise CurveError(f"{key}={text} is not valid") from None
     if not 0 <= value < math.inf or (value == 0 and key in ("period", "per", "by")):
         raise CurveError(f"{key}={text} is out of range")
     return value

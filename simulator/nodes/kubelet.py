@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One kubelet: the pods it runs, and since when.
 
 Times are simulated seconds since the start of the cluster, so that load and windows can be
@@ -10,12 +11,12 @@ from dataclasses import dataclass, field
 
 from common.cluster.records import PodRecord, PodUid
 from simulator.nodes.load import PodLoad
-from simulator.pace import Appointment
+from simulator.time_scale import Timer
 
 
 @dataclass(slots=True, eq=False)
 class RunningPod:
-    """A pod that a kubelet has taken."""
+    """A pod that a kubelet has admitted."""
 
     record: PodRecord
     load: PodLoad
@@ -23,12 +24,12 @@ class RunningPod:
     started_s: float | None = None
     """When its containers began to use anything."""
     ended_s: float | None = None
-    next_step: Appointment | None = None
+    next_step: Timer | None = None
     stop_at_s: float | None = None
-    """When it ends at the latest, once it was told to."""
+    """When a terminating pod stops at the latest."""
 
-    def reschedule(self, step: Appointment | None) -> None:
-        """Replace what would happen to it next."""
+    def reschedule(self, step: Timer | None) -> None:
+        """Replace the pending timer of the pod."""
         if self.next_step is not None:
             self.next_step.cancel()
         self.next_step = step
@@ -41,18 +42,18 @@ class Kubelet:
     node: str
     address: str
     overhead: PodLoad
-    alive: bool = True
-    ready: bool = True
-    refusing: bool = False
+    alive: bool = field(default=True, init=False)
+    ready: bool = field(default=True, init=False)
+    refusing: bool = field(default=False, init=False)
     """Rejects every pod that is assigned to it."""
-    silent_since_s: float = 0.0
-    pods: dict[PodUid, RunningPod] = field(default_factory=dict)
-    rejected: set[PodUid] = field(default_factory=set)
-    left: list[RunningPod] = field(default_factory=list)
+    silent_since_s: float = field(default=0.0, init=False)
+    pods: dict[PodUid, RunningPod] = field(default_factory=dict, init=False)
+    rejected: set[PodUid] = field(default_factory=set, init=False)
+    left: list[RunningPod] = field(default_factory=list, init=False)
     """Pods that ended since the node was last measured: they are in its counters."""
 
     def drop(self, uid: PodUid, now_s: float) -> None:
-        """Forget a pod that is gone; what it used still counts."""
+        """Remove a pod that is gone; its usage still counts in the current window."""
         self.rejected.discard(uid)
         pod = self.pods.pop(uid, None)
         if pod is None:

@@ -1,6 +1,7 @@
-"""What a running pod uses, moment by moment.
+# SPDX-License-Identifier: Apache-2.0
+"""The usage of a running pod over time.
 
-The amounts are kwok's annotations, so one manifest makes the same load here and on a real
+The amounts are kwok's annotations, so one manifest has the same usage here and on a real
 control plane; the curves are ours, and kwok ignores them.
 """
 
@@ -12,14 +13,14 @@ from typing import Final
 
 import structlog
 
-from common.cluster.quantity import QuantityError, milli, whole
+from common.cluster.quantities import QuantityError, milli, whole
 from simulator.build import CPU_CURVE, MEMORY_CURVE, USAGE_CPU, USAGE_MEMORY
-from simulator.dice import Dice
 from simulator.nodes.curves import CONSTANT, Curve, CurveError, parse
+from simulator.rng import Rng
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
-# What kwok's usage-from-annotation.yaml says of pods without the annotations.
+# The defaults of kwok's usage-from-annotation.yaml for pods without the annotations.
 _IDLE_CPU: Final = "1m"
 _IDLE_MEMORY: Final = "1Mi"
 
@@ -48,9 +49,9 @@ class PodLoad:
         return self.mem_bytes * self.mem_curve.at(moment_s - shift)
 
 
-def load_of(key: str, annotations: Mapping[str, str], dice: Dice) -> PodLoad:
-    """Return the load that a pod's annotations describe; nonsense counts as left out."""
-    phase = dice.share("phase", key)
+def load_of(key: str, annotations: Mapping[str, str], rng: Rng) -> PodLoad:
+    """Return the load that the annotations describe; invalid ones are ignored."""
+    phase = rng.share("phase", key)
     return PodLoad(
         _amount(key, annotations, USAGE_CPU, _IDLE_CPU, memory=False),
         _amount(key, annotations, USAGE_MEMORY, _IDLE_MEMORY, memory=True),
@@ -66,7 +67,7 @@ def _amount(
     try:
         return read(annotations.get(name, default))
     except QuantityError as error:
-        log.warning("usage makes no sense", pod=key, annotation=name, error=str(error))
+        log.warning("usage annotation ignored", pod=key, annotation=name, error=str(error))
         return read(default)
 
 
@@ -75,5 +76,5 @@ def _curve(key: str, annotations: Mapping[str, str], name: str, phase: float) ->
     try:
         return parse(text, phase=phase) if text else CONSTANT
     except CurveError as error:
-        log.warning("curve makes no sense", pod=key, annotation=name, error=str(error))
+        log.warning("curve annotation ignored", pod=key, annotation=name, error=str(error))
         return CONSTANT

@@ -1,10 +1,11 @@
-"""What is measured: kubelets' counters, read in turns, seen late.
+# SPDX-License-Identifier: Apache-2.0
+"""The metrics pipeline: counters of kubelets, scraped in turns, visible after a lag.
 
-The pipeline is that of metrics-server. A kubelet's counters are read every `resolution_s`;
-the difference of two readings is an average over the window between them. The result shows
+It works like metrics-server. The counters of a kubelet are scraped every `resolution_s`; the
+difference of two scrapes is an average over the window between them. The result is visible
 after a lag. A pod that started inside the window is measured from its start, once it is ten
-seconds old (pkg/storage/pod.go in metrics-server v0.9), and pods that left inside it are
-still in the node's figure. `--speed` makes windows and lags shorter; stamps are real.
+seconds old (pkg/storage/pod.go in metrics-server v0.9), and pods that stopped inside it still
+count for the node. `--speed` shortens windows and lags; timestamps are real.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from typing import Final
 from common.cluster.records import PodRecord
 from simulator.api import Json, timestamp
 from simulator.api.errors import Unavailable
-from simulator.machinery import Machinery
-from simulator.mirror import Mirror
+from simulator.cache import ClusterCache
+from simulator.context import Context
 from simulator.nodes.fleet import Fleet
 from simulator.nodes.kubelet import Kubelet, RunningPod
 
@@ -27,7 +28,7 @@ _YOUNGEST_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """How often and how late is measured, in simulated seconds."""
+    """Interval and lag of measurements, in simulated seconds."""
 
     resolution_s: float = 15.0
     lag_s: tuple[float, float] = (1.0, 10.0)
@@ -35,19 +36,19 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One measured figure."""
+    """One measurement."""
 
     cpu_milli: float
     mem_bytes: float
     end: float
-    """Real time."""
+    """Real time of the end of the window."""
     window_s: float
     """Real seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodReading:
-    """What one pod was measured to use."""
+    """The measurement of a pod."""
 
     record: PodRecord
     containers: tuple[str, ...]
@@ -56,7 +57,7 @@ class PodReading:
 
 @dataclass(frozen=True, slots=True)
 class NodeReading:
-    """What one round found on one node."""
+    """The measurements of a node and its pods."""
 
     reading: Reading
     pods: tuple[PodReading, ...]
@@ -64,12 +65,12 @@ class NodeReading:
 
 @dataclass(slots=True)
 class MetricsFaults:
-    """What is wrong with measurements; names are nodes, `*` is all of them."""
+    """Faults of measurements by node; `*` is all nodes."""
 
     missing: set[str] = field(default_factory=set)
     frozen: set[str] = field(default_factory=set)
     absurd: dict[str, float] = field(default_factory=dict)
-    """Factors on what is measured."""
+    """Factors on the measured values."""
     unavailable: bool = False
     absent: bool = False
     """The API is not registered."""
@@ -91,19 +92,19 @@ class MetricsFaults:
 
 
 class MetricsServer:
-    """Measures all nodes for ever, and serves what it last saw."""
+    """Measures all nodes, and serves the last measurements."""
 
     def __init__(
         self,
-        machinery: Machinery,
+        context: Context,
         fleet: Fleet,
-        mirror: Mirror,
+        cache: ClusterCache,
         *,
         pipeline: Pipeline | None = None,
     ) -> None:
-        self._m = machinery
+        self._context = context
         self._fleet = fleet
-        self._mirror = mirror
+        self._cache = cache
         self.pipeline = pipeline or Pipeline()
         self.faults = MetricsFaults()
         self._seen: dict[str, NodeReading] = {}
@@ -111,17 +112,17 @@ class MetricsServer:
         self._watched: set[str] = set()
 
     def start(self) -> None:
-        """Begin with the nodes that exist; `look_for_nodes` takes in later ones."""
-        self._look_for_nodes()
+        """Start measuring existing nodes and those that join later."""
+        self._discover_nodes()
 
-    def _look_for_nodes(self) -> None:
+    def _discover_nodes(self) -> None:
         for name in self._fleet.kubelets:
             if name not in self._watched:
                 self._watched.add(name)
-                share = self._m.dice.share("measure", name)
+                share = self._context.rng.share("measure", name)
                 first_s = share * self.pipeline.resolution_s
-                self._m.agenda.after(first_s, partial(self._measure, name))
-        self._m.agenda.after(self.pipeline.resolution_s / 3, self._look_for_nodes)
+                self._context.timers.after(first_s, partial(self._measure, name))
+        self._context.timers.after(self.pipeline.resolution_s / 3, self._discover_nodes)
 
     def _measure(self, name: str) -> None:
         kubelet = self._fleet.kubelets.get(name)
@@ -130,21 +131,21 @@ class MetricsServer:
             self._last_s.pop(name, None)
             self._seen.pop(name, None)
             return
-        self._m.agenda.after(self.pipeline.resolution_s, partial(self._measure, name))
-        now_s = self._m.pace.elapsed_s()
+        self._context.timers.after(self.pipeline.resolution_s, partial(self._measure, name))
+        now_s = self._context.time_scale.elapsed_s()
         begin_s = self._last_s.get(name)
         self._last_s[name] = now_s
         if begin_s is not None:
             found = self._read(kubelet, begin_s, now_s) if kubelet.alive else None
-            lag_s = self._m.dice.between(*self.pipeline.lag_s, "lag", name)
-            self._m.agenda.after(lag_s, partial(self._show, name, found))
+            lag_s = self._context.rng.between(*self.pipeline.lag_s, "lag", name)
+            self._context.timers.after(lag_s, partial(self._show, name, found))
         kubelet.left.clear()
 
     def _show(self, name: str, found: NodeReading | None) -> None:
         if self.faults.is_frozen(name):
             return
         if found is None:
-            # metrics-server forgets a node that it could not ask.
+            # metrics-server drops a node that it could not scrape.
             self._seen.pop(name, None)
         else:
             self._seen[name] = found
@@ -172,18 +173,18 @@ class MetricsServer:
         return PodReading(pod.record, pod.containers, self._reading(cpu, memory, span_s))
 
     def _reading(self, cpu: float, memory: float, span_s: float) -> Reading:
-        pace = self._m.pace
-        return Reading(cpu, memory, pace.clock.now(), pace.real_s(span_s))
+        time_scale = self._context.time_scale
+        return Reading(cpu, memory, time_scale.clock.now(), time_scale.real_s(span_s))
 
     def is_registered(self) -> bool:
-        """Tell whether it is installed."""
+        """Return whether it is installed."""
         return not self.faults.absent
 
     def node_metrics(self) -> Iterator[Json]:
-        """Return what nodes use."""
+        """Return NodeMetrics."""
         self._check()
         for name, seen in self._seen.items():
-            node = self._mirror.node(name)
+            node = self._cache.node(name)
             if node is None or self.faults.is_missing(name):
                 continue
             usage = _usage(seen.reading, self.faults.factor(name))
@@ -191,14 +192,14 @@ class MetricsServer:
             yield {"metadata": metadata, **_stamps(seen.reading), "usage": usage}
 
     def pod_metrics(self) -> Iterator[Json]:
-        """Return what pods use; those that no longer run are left out."""
+        """Return PodMetrics of running pods."""
         self._check()
         for name, seen in self._seen.items():
             if self.faults.is_missing(name):
                 continue
             factor = self.faults.factor(name)
             for pod in seen.pods:
-                current = self._mirror.pod(pod.record.key)
+                current = self._cache.pod(pod.record.key)
                 if current is None or current.uid != pod.record.uid or current.phase != "Running":
                     continue
                 yield _pod_metrics(pod, current, factor)

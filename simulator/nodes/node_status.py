@@ -1,4 +1,5 @@
-"""What a kubelet writes into the status of its node, and the node controller when it cannot."""
+# SPDX-License-Identifier: Apache-2.0
+"""The status of nodes, as kubelets and the node controller write it."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ _LOST: Final = ("Unknown", "NodeStatusUnknown", "Kubelet stopped posting node st
 
 
 def posted(node: Json, now: str, *, address: str, ready: bool = True, why: str = "") -> Json:
-    """Return the status that a kubelet posts."""
+    """Return the status that a kubelet reports."""
     status = node.get("status") or {}
     capacity = status.get("capacity") or {"cpu": "8", "memory": "32Gi", "pods": "110"}
     verdict = _READY if ready else ("False", "KubeletNotReady", why)
@@ -48,7 +49,7 @@ def unknown(node: Json, now: str) -> Json:
 
 
 def ready_status(node: Json) -> str:
-    """Return what the Ready condition says: True, False or Unknown."""
+    """Return the status of the Ready condition: True, False or Unknown."""
     for each in (node.get("status") or {}).get("conditions") or ():
         if each["type"] == "Ready":
             return str(each["status"])

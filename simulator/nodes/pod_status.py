@@ -1,6 +1,7 @@
-"""What a kubelet writes into the status of its pods.
+# SPDX-License-Identifier: Apache-2.0
+"""The status of pods, as kubelets write it.
 
-The order of conditions and the words are those of pkg/kubelet/status (v1.36).
+The order of conditions and the messages are those of pkg/kubelet/status (v1.36).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _TYPES: Final = ("PodReadyToStartContainers", "Initialized", "Ready", "Container
 
 
 def preparing(pod: Json, now: str, host_ip: str) -> Json:
-    """Return the status of a pod whose containers are being made."""
+    """Return the status of a pod whose containers are being created."""
     names = _names(pod, "containers")
     unready = f"containers with unready status: [{' '.join(names)}]"
     waiting = {"waiting": {"reason": "ContainerCreating"}}
@@ -68,7 +69,7 @@ def running(pod: Json, now: str, pod_ip: str) -> Json:
 
 
 def ended(pod: Json, now: str, *, killed: bool) -> Json:
-    """Return the last status of a pod that was told to end."""
+    """Return the last status of a terminating pod."""
     status = pod.get("status", {})
     code, reason = (137, "Error") if killed else (0, "Completed")
     began = {
@@ -97,7 +98,7 @@ def ended(pod: Json, now: str, *, killed: bool) -> Json:
 
 
 def rejected(pod: Json, why: Rejection, now: str) -> Json:
-    """Return the status of a pod that the kubelet does not take."""
+    """Return the status of a pod that the kubelet does not admit."""
     return {
         **pod.get("status", {}),
         "phase": "Failed",
@@ -116,7 +117,7 @@ def not_ready(pod: Json, now: str) -> Json:
 
 
 def ready_again(pod: Json, now: str) -> Json:
-    """Return the status of a running pod whose kubelet speaks again."""
+    """Return the status of a running pod whose kubelet is back."""
     return {
         **pod.get("status", {}),
         "conditions": _conditions(pod, now, {"Ready": ("True", "", "")}),
@@ -145,7 +146,7 @@ def _container(spec: Json, state: Json, *, ready: bool = False) -> Json:
 
 
 def _conditions(pod: Json, now: str, wanted: dict[str, tuple[str, str, str]]) -> list[Json]:
-    """Return the pod's conditions with those wanted; stamps move with their status only."""
+    """Return the conditions of a pod with new ones; times change only with the status."""
     before = {c["type"]: c for c in pod.get("status", {}).get("conditions") or ()}
     made = dict(before)
     for type_, (status, reason, message) in wanted.items():

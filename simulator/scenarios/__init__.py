@@ -1,4 +1,5 @@
-"""Scenarios: what a simulated cluster looks like at the beginning, as YAML with a schema."""
+# SPDX-License-Identifier: Apache-2.0
+"""Scenarios: the initial state of a cluster, as YAML with a schema."""
 
 from simulator.scenarios.reading import load_scenario, names
 from simulator.scenarios.schema import Scenario

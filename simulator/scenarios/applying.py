@@ -1,8 +1,9 @@
-"""A scenario made on any cluster through its API, as on the simulator before it lives.
+# SPDX-License-Identifier: Apache-2.0
+"""Create a scenario on any cluster through its API.
 
-Nodes join cordoned, so that the scheduler places nobody; pods are bound where the scenario
-wants them, past the scheduler; then the nodes are opened. What is without a place by then is
-the scheduler's.
+Nodes join cordoned, so that the scheduler places no pods; pods are bound as the scenario
+requires, without the scheduler; then the nodes are uncordoned. The scheduler places the pods
+that are left.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from itertools import cycle
 from typing import Any, Final
 
 from common.clock import Clock
-from common.cluster import quantity
+from common.cluster import quantities as quantity
 from common.config import ConfigError
 from common.kube.client import KubeClient
 from common.kube.resources import (
@@ -29,10 +30,9 @@ from common.kube.resources import (
 )
 from simulator import build
 from simulator.build import Manifest
-from simulator.dice import Dice
-from simulator.scenarios.levels import drawn_levels
+from simulator.rng import Rng
 from simulator.scenarios.manifests import names_of, namespaces_of, nodes_of, workload_manifests
-from simulator.scenarios.placing import Piece, Place, PlacingError, place
+from simulator.scenarios.placing import Piece, Place, PlacingError, drawn_levels, place
 from simulator.scenarios.schema import Scenario, Workload
 
 _KINDS: Final[Mapping[str, Resource]] = {
@@ -42,11 +42,11 @@ _KINDS: Final[Mapping[str, Resource]] = {
 _PATIENCE_S: Final = 120.0
 _EVERY_S: Final = 0.5
 
-Json = dict[str, Any]  # Any: the nesting of Kubernetes' objects
+Json = dict[str, Any]  # Any: nested API objects
 
 
 async def apply(scenario: Scenario, client: KubeClient, *, seed: int, clock: Clock) -> None:
-    """Make a scenario; return when all of its pods are Ready. Late nodes are left out."""
+    """Create a scenario; return when all of its pods are Ready. Late nodes are left out."""
     nodes = [node for pool in scenario.pools if not pool.joins_after for node in nodes_of(pool)]
     placed = bool(scenario.load) or any(workload.nodes for workload in scenario.workloads)
     namespaces = [build.namespace(name) for name in namespaces_of(scenario)]
@@ -64,7 +64,7 @@ async def apply(scenario: Scenario, client: KubeClient, *, seed: int, clock: Clo
 
 
 async def join_later(scenario: Scenario, client: KubeClient, *, clock: Clock) -> None:
-    """Let the nodes join whose time comes later."""
+    """Let the nodes of late pools join when their time comes."""
     passed = 0.0
     for pool in sorted(scenario.pools, key=lambda each: each.joins_after.seconds):
         if pool.joins_after:
@@ -99,9 +99,9 @@ def placements(
 
 
 def _places(scenario: Scenario, nodes: Sequence[Manifest], seed: int) -> dict[str, Place]:
-    """Return the nodes, each with what it is to use."""
+    """Return the nodes with their target usage."""
     by_name = {node["metadata"]["name"]: node for node in nodes}
-    percent = drawn_levels(scenario, list(by_name), Dice(seed)) if scenario.load else {}
+    percent = drawn_levels(scenario, list(by_name), Rng(seed)) if scenario.load else {}
     return {name: _place_of(node, percent.get(name, 0.0)) for name, node in by_name.items()}
 
 
@@ -115,11 +115,11 @@ def _place_of(node: Manifest, percent: float) -> Place:
 def _pinned(
     workload: Workload, pods: Sequence[Json], places: Mapping[str, Place]
 ) -> dict[tuple[str, str], str]:
-    """Return where a workload's pods are said to be; they take up what is there."""
+    """Place the pods of a workload with fixed nodes; they use up the targets."""
     found = {}
     for pod, name in zip(pods, cycle(workload.nodes)):
         if name not in places:
-            raise ConfigError(f"workload {workload.name}: there is no node {name}")
+            raise ConfigError(f"workload {workload.name}: node {name} not found")
         piece = _piece(pod)
         places[name].take(piece)
         places[name].target_milli -= piece.usage_milli
@@ -146,7 +146,7 @@ def _cordoned(node: Manifest) -> Manifest:
 
 
 def _first_pods(workload: Workload) -> int:
-    """Return how many pods exist before any of them runs."""
+    """Return how many pods exist before any of them is Ready."""
     ordered = workload.kind == "StatefulSet" and not workload.parallel
     return workload.count * (1 if ordered else workload.replicas)
 
@@ -161,7 +161,7 @@ async def _create(client: KubeClient, manifests: Iterable[Manifest]) -> None:
 
 
 async def _bind(client: KubeClient, where: Mapping[tuple[str, str], str]) -> None:
-    """Do what a scheduler does in the end."""
+    """Bind pods, as a scheduler does."""
 
     async def one(namespace: str, name: str, node: str) -> None:
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
@@ -172,7 +172,7 @@ async def _bind(client: KubeClient, where: Mapping[tuple[str, str], str]) -> Non
 
 
 async def _open(client: KubeClient, nodes: Iterable[Manifest]) -> None:
-    """Let the scheduler use the nodes."""
+    """Uncordon the nodes."""
     body = {"spec": {"unschedulable": None}}
     names = [node["metadata"]["name"] for node in nodes]
     await asyncio.gather(*(client.patch(NODES, body, name=name) for name in names))
@@ -195,7 +195,7 @@ async def _until(clock: Clock, what: str, holds: Callable[[], Awaitable[bool]]) 
     end = clock.monotonic() + _PATIENCE_S
     while not await holds():
         if clock.monotonic() > end:
-            raise ConfigError(f"the scenario cannot be made: not within {_PATIENCE_S:g} s: {what}")
+            raise ConfigError(f"the scenario was not created within {_PATIENCE_S:g} s: {what}")
         await clock.sleep(_EVERY_S)
 
 

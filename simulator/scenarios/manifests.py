@@ -1,4 +1,5 @@
-"""The API objects of a scenario, made by the one builder."""
+# SPDX-License-Identifier: Apache-2.0
+"""The API objects of a scenario."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ def namespaces_of(scenario: Scenario) -> list[str]:
 
 
 def workload_manifests(workload: Workload) -> Iterator[Manifest]:
-    """Return the objects of a group of workloads, budgets first."""
+    """Return the objects of a group of workloads, PDBs first."""
     for name in names_of(workload):
         labels = {"app": name, **workload.labels}
         if workload.pdb is not None:

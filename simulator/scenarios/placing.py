@@ -1,11 +1,11 @@
-"""Where the pods of a scenario are at the beginning, so that its load is as it says.
+# SPDX-License-Identifier: Apache-2.0
+"""The initial nodes of the pods of a scenario, so that nodes have the usage that it defines.
 
 Pure: nodes with a target, pods with a usage, and which pod goes where. The largest pods come
-first, each to the node that is furthest below its target and has room for what the pod asks;
-replicas of one workload share a node only if there is no other. Pods that ask for next to
-nothing of what they use go to the hot nodes first: that is how nodes get hot that a
-scheduler takes for the emptiest. Targets are adjusted a little so that together they are what
-the pods use.
+first, each to the node that is furthest below its target and has room for its requests;
+replicas of one workload share a node only if there is no other. Pods whose requests are far
+below their usage go to the hot nodes first: this is how nodes get hot that look empty to a
+scheduler. Targets are adjusted a little so that their sum is the usage of the pods.
 """
 
 from __future__ import annotations
@@ -14,20 +14,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from common.config import ConfigError
+from simulator.rng import Rng
+from simulator.scenarios.schema import Scenario
+
 _MOST_OFF: Final = 0.15
 _HUNGRY: Final = 5
-"""Times what a pod asks for."""
+"""Usage as a multiple of the request."""
 _HOT: Final = 1.25
-"""Times what nodes use on average."""
+"""Multiple of the average usage of nodes."""
 
 
 class PlacingError(ValueError):
-    """A load that the workloads of a scenario cannot make."""
+    """A load that the workloads of a scenario cannot produce."""
 
 
 @dataclass(slots=True)
 class Place:
-    """A node that is to be used to some extent."""
+    """A node with a target usage."""
 
     name: str
     target_milli: float
@@ -54,7 +58,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A pod to place: what it uses, and what it asks for."""
+    """A pod to place: its usage and its requests."""
 
     key: str
     workload: str
@@ -68,7 +72,7 @@ class Piece:
 
 
 def place(pieces: Sequence[Piece], places: Sequence[Place]) -> Mapping[str, str]:
-    """Return the node of every pod; raise PlacingError if the load cannot be made."""
+    """Return the node of every pod; raise PlacingError if the load is not possible."""
     _match(pieces, places)
     hot_milli = _HOT * sum(each.target_milli for each in places) / len(places)
     found: dict[str, str] = {}
@@ -98,3 +102,16 @@ def _match(pieces: Sequence[Piece], places: Sequence[Place]) -> None:
         )
     for each in places:
         each.target_milli *= used / wanted
+
+
+def drawn_levels(scenario: Scenario, names: Sequence[str], rng: Rng) -> dict[str, float]:
+    """Return the target CPU utilization of each node, drawn with the seed."""
+    levels = [level for level in scenario.load for _ in range(level.nodes)]
+    if len(levels) != len(names):
+        message = f"{len(levels)} nodes given, but the pools have {len(names)}"
+        raise ConfigError(f"load: {message}")
+    drawn = sorted(names, key=lambda name: rng.share("hot", name))
+    return {
+        name: rng.between(level.least, level.most, "level", name)
+        for name, level in zip(drawn, levels, strict=True)
+    }

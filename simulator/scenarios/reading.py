@@ -1,7 +1,8 @@
-"""From a file or a name to a scenario, or to one line per problem.
+# SPDX-License-Identifier: Apache-2.0
+"""Load a scenario from a file or by name; errors have one line per problem.
 
-A wrong file is answered as a wrong configuration is, by the same machinery: with the line, the
-key and the nearest known key. Beyond that, blocks stand in lists here.
+An invalid file is reported like an invalid configuration: with the line, the key and the nearest
+known key. In addition, scenarios have lists of blocks.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def load_scenario(name_or_path: str) -> Scenario:
         return _load(str(_SHIPPED / f"{name_or_path}.yaml"))
     if not Path(name_or_path).exists() and "/" not in name_or_path:
         known = ", ".join(names())
-        raise ConfigError(f"{name_or_path}: no such file, and no such scenario (there are {known})")
+        raise ConfigError(f"{name_or_path}: no such file or scenario (scenarios: {known})")
     return _load(name_or_path)
 
 
@@ -50,7 +51,7 @@ def _checked(document: Document) -> Scenario:
     values = {} if document.values is None else document.values
     if not isinstance(values, dict):
         raise Unreadable([Problem(1, "", "must be a block of keys")])
-    # It asks nothing of the type but its name.
+    # Only the name of the type is used.
     if wrong := wrong_head(document, values, cast("type[Configuration]", Scenario)):
         raise Unreadable(wrong)
     try:
@@ -70,7 +71,7 @@ def _problem(document: Document, detail: ErrorDetails) -> Problem:
 
 
 def _known_keys(path: KeyPath) -> list[str]:
-    """Return the known keys of the block that the last part of `path` stands in."""
+    """Return the known keys of the block that contains the last part of `path`."""
     model: type[BaseModel] | None = Scenario
     for part in path[:-1]:
         if isinstance(part, int) or model is None:

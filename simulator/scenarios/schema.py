@@ -1,7 +1,8 @@
-"""What a scenario file may say.
+# SPDX-License-Identifier: Apache-2.0
+"""The schema of scenario files.
 
-The same rules as for the programs' configuration: camelCase, strict types, unknown keys
-refused. Amounts are written as in manifests.
+The same rules as for the configuration of the programs: camelCase, strict types, no unknown
+keys. Quantities are written as in manifests.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from simulator.nodes import curves
 
 def _curve(text: str) -> str:
     if not text.strip():
-        raise ValueError("must not be empty: leave it out, or write constant")
+        raise ValueError("must not be empty: remove it, or use constant")
     curves.parse(text)
     return text
 
@@ -51,7 +52,7 @@ class Amounts(Settings):
 
 
 class Usage(Amounts):
-    """What each pod really uses."""
+    """The actual usage of each pod."""
 
     cpu_curve: CurveText | None = Field(default=None, description="How CPU changes over time.")
     memory_curve: CurveText | None = Field(
@@ -62,80 +63,82 @@ class Usage(Amounts):
 class Taint(Settings):
     """A taint of all nodes of a pool."""
 
-    key: LabelKey = Field(description="Its key.")
-    value: Text = Field(default="", description="Its value.")
+    key: LabelKey = Field(description="Key of the taint.")
+    value: Text = Field(default="", description="Value of the taint.")
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = Field(
-        default="NoSchedule", description="What it does to pods that do not tolerate it."
+        default="NoSchedule", description="Effect on pods that do not tolerate it."
     )
 
 
 class Pool(Settings):
-    """Nodes that are alike."""
+    """A pool of equal nodes."""
 
-    name: ObjectName = Field(default="node", description="Nodes are called name-1, name-2, …")
-    count: Count = Field(description="How many there are.")
-    cpu: Cpu = Field(default="8", description="CPU of each.")
-    memory: Memory = Field(default="32Gi", description="Memory of each.")
-    pods: Count = Field(default=110, description="How many pods each can run.")
-    zones: tuple[Text, ...] = Field(default=(), description="Zones, given out in turns.")
-    labels: Labels = Field(default_factory=dict, description="More labels.")
+    name: ObjectName = Field(default="node", description="The nodes are named name-1, name-2, …")
+    count: Count = Field(description="Number of nodes.")
+    cpu: Cpu = Field(default="8", description="CPU of each node.")
+    memory: Memory = Field(default="32Gi", description="Memory of each node.")
+    pods: Count = Field(default=110, description="Maximum number of pods of each node.")
+    zones: tuple[Text, ...] = Field(default=(), description="Zones, assigned in turn.")
+    labels: Labels = Field(default_factory=dict, description="Additional labels.")
     taints: tuple[Taint, ...] = Field(default=(), description="Taints.")
     overhead: Amounts = Field(
-        default_factory=Amounts, description="What the node uses beside its pods."
+        default_factory=Amounts, description="Usage of the node without its pods."
     )
     joins_after: Span = Field(
-        default=Duration("0s"), description="When the nodes join; with 0s they are there already."
+        default=Duration("0s"), description="When the nodes join; 0s means from the start."
     )
 
 
 class Budget(Settings):
     """A PodDisruptionBudget over a workload."""
 
-    min_available: Pods | None = Field(default=None, description="Number or share of pods.")
-    max_unavailable: Pods | None = Field(default=None, description="Number or share of pods.")
+    min_available: Pods | None = Field(default=None, description="Number or percentage of pods.")
+    max_unavailable: Pods | None = Field(default=None, description="Number or percentage of pods.")
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Budget:
         if (self.min_available is None) == (self.max_unavailable is None):
-            why = "write minAvailable or maxUnavailable, one of them"
+            why = "set exactly one of minAvailable and maxUnavailable"
             raise broken_rule(why, "minAvailable", "maxUnavailable")
         return self
 
 
 class Workload(Settings):
-    """Some workloads that are alike."""
+    """A group of equal workloads."""
 
-    name: ObjectName = Field(description="With a count above 1 they are called name-1, name-2, …")
+    name: ObjectName = Field(description="With a count above 1 the names are name-1, name-2, …")
     kind: Literal["Deployment", "StatefulSet", "ReplicaSet", "Pod"] = Field(
-        default="Deployment", description="What manages the pods; Pod is nobody."
+        default="Deployment", description="The controller of the pods; Pod means none."
     )
-    count: Count = Field(default=1, description="How many of them there are.")
-    replicas: Count = Field(default=1, description="Pods of each.")
-    namespace: Namespace = Field(default="default", description="Made if it is missing.")
-    requests: Amounts = Field(default_factory=Amounts, description="What each pod asks for.")
-    usage: Usage = Field(default_factory=Usage, description="What each pod uses.")
-    labels: Labels = Field(default_factory=dict, description="More labels of its pods.")
+    count: Count = Field(default=1, description="Number of workloads.")
+    replicas: Count = Field(default=1, description="Replicas of each workload.")
+    namespace: Namespace = Field(
+        default="default", description="Namespace; created if it does not exist."
+    )
+    requests: Amounts = Field(default_factory=Amounts, description="Requests of each pod.")
+    usage: Usage = Field(default_factory=Usage, description="Usage of each pod.")
+    labels: Labels = Field(default_factory=dict, description="Additional labels of the pods.")
     annotations: dict[Text, Text] = Field(
-        default_factory=dict, description="Annotations of its pods."
+        default_factory=dict, description="Annotations of the pods."
     )
-    grace: Span = Field(default=Duration("1s"), description="How long a pod may take to end.")
-    node_selector: Labels = Field(default_factory=dict, description="Labels its nodes must have.")
+    grace: Span = Field(default=Duration("1s"), description="Termination grace period of the pods.")
+    node_selector: Labels = Field(default_factory=dict, description="Node selector of the pods.")
     spread: tuple[LabelKey, ...] = Field(
         default=(), description="Topology keys over which replicas must be spread evenly."
     )
-    pdb: Budget | None = Field(default=None, description="Its disruption budget.")
-    parallel: Flag = Field(default=False, description="A StatefulSet's pods do not wait in turn.")
+    pdb: Budget | None = Field(default=None, description="PodDisruptionBudget of the workload.")
+    parallel: Flag = Field(default=False, description="Parallel pod management of a StatefulSet.")
     nodes: tuple[ObjectName, ...] = Field(
-        default=(), description="Nodes where its pods are at the beginning, in turns."
+        default=(), description="Initial nodes of the pods, assigned in turn."
     )
 
 
 class Level(Settings):
-    """Nodes that are used about as much at the beginning."""
+    """Nodes with about the same initial utilization."""
 
-    nodes: Count = Field(description="How many.")
-    least: Percent = Field(alias="from", description="Percent of CPU that is in use, from…")
-    most: Percent = Field(alias="to", description="…to.")
+    nodes: Count = Field(description="Number of nodes.")
+    least: Percent = Field(alias="from", description="Lowest CPU utilization in percent.")
+    most: Percent = Field(alias="to", description="Highest CPU utilization in percent.")
 
     @model_validator(mode="after")
     def _in_order(self) -> Level:
@@ -151,17 +154,17 @@ def _some(pools: tuple[Pool, ...]) -> tuple[Pool, ...]:
 
 
 class Scenario(Settings):
-    """A cluster at its beginning."""
+    """The initial state of a cluster."""
 
     api_version: Literal["evenkeel.io/v1alpha1"] = Field(
         default="evenkeel.io/v1alpha1", description="Required in a file."
     )
     kind: Literal["Scenario"] = Field(default="Scenario", description="Required in a file.")
-    description: Text = Field(default="", description="What it shows, for people.")
+    description: Text = Field(default="", description="What the scenario shows.")
     pools: Annotated[tuple[Pool, ...], AfterValidator(_some)] = Field(description="The nodes.")
-    workloads: tuple[Workload, ...] = Field(default=(), description="What runs on them.")
+    workloads: tuple[Workload, ...] = Field(default=(), description="The workloads.")
     load: tuple[Level, ...] = Field(
         default=(),
-        description="How much nodes are used at the beginning; pods are placed to match. "
+        description="Initial utilization of the nodes; pods are placed to match. "
         "Without it the scheduler places them.",
     )

@@ -1,8 +1,9 @@
-"""Putting a scenario into a cluster, before it lives.
+# SPDX-License-Identifier: Apache-2.0
+"""Create a scenario in a simulated cluster before it runs.
 
-Controllers make their pods first; then pods with a place are bound to it, past the
-scheduler, so that hot spots exist from the start. All other pods wait for the scheduler, and
-so do those of an ordered StatefulSet that do not exist yet.
+Controllers create their pods first; then pods with a given node are bound to it without the
+scheduler, so that hot spots exist from the start. All other pods wait for the scheduler, and so
+do those of an ordered StatefulSet that do not exist yet.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from simulator import build
 from simulator.api import Json
 from simulator.cluster import SimulatedCluster
 from simulator.nodes.load import load_of
-from simulator.scenarios.levels import drawn_levels
 from simulator.scenarios.manifests import (
     names_of,
     namespaces_of,
@@ -25,7 +25,7 @@ from simulator.scenarios.manifests import (
     nodes_of,
     workload_manifests,
 )
-from simulator.scenarios.placing import Piece, Place, PlacingError, place
+from simulator.scenarios.placing import Piece, Place, PlacingError, drawn_levels, place
 from simulator.scenarios.schema import Pool, Scenario, Workload
 
 
@@ -34,7 +34,7 @@ def stage(scenario: Scenario, cluster: SimulatedCluster) -> None:
     for pool in scenario.pools:
         if pool.joins_after:
             later = partial(_join, cluster, pool)
-            cluster.machinery.agenda.after(pool.joins_after.seconds, later)
+            cluster.context.timers.after(pool.joins_after.seconds, later)
         else:
             _join(cluster, pool)
     for name in namespaces_of(scenario):
@@ -59,12 +59,12 @@ def _pin(cluster: SimulatedCluster, workload: Workload) -> None:
     for pod in _waiting(cluster, workload) if workload.nodes else ():
         node = next(turns)
         if cluster.store.find(NODES, node) is None:
-            raise ConfigError(f"workload {workload.name}: there is no node {node}")
+            raise ConfigError(f"workload {workload.name}: node {node} not found")
         _bind(cluster, pod, node)
 
 
 def _place(cluster: SimulatedCluster, scenario: Scenario) -> None:
-    """Bind all other pods so that nodes are used as the scenario says."""
+    """Bind all other pods so that nodes have the usage of the scenario."""
     pods = [
         (pod, name)
         for workload in scenario.workloads
@@ -82,12 +82,12 @@ def _place(cluster: SimulatedCluster, scenario: Scenario) -> None:
 def _places(cluster: SimulatedCluster, scenario: Scenario) -> list[Place]:
     present = [pool for pool in scenario.pools if not pool.joins_after]
     names = [name for pool in present for name in node_names(pool)]
-    levels = drawn_levels(scenario, names, cluster.machinery.dice)
+    levels = drawn_levels(scenario, names, cluster.context.rng)
     return [_place_of(cluster, name, percent) for name, percent in sorted(levels.items())]
 
 
 def _place_of(cluster: SimulatedCluster, name: str, percent: float) -> Place:
-    view = cluster.mirror.snapshot().nodes[NodeName(name)]
+    view = cluster.cache.snapshot().nodes[NodeName(name)]
     whole, taken = view.node.allocatable, view.requested
     already = cluster.fleet.kubelets[name].overhead.cpu_milli
     for record in view.pods.values():
@@ -103,7 +103,7 @@ def _place_of(cluster: SimulatedCluster, name: str, percent: float) -> Place:
 
 
 def _piece(cluster: SimulatedCluster, pod: Json, workload: str) -> Piece:
-    record = cluster.mirror.pod(_key(pod))
+    record = cluster.cache.pod(_key(pod))
     assert record is not None
     asked = record.requests
     return Piece(_key(pod), workload, _usage_milli(cluster, pod), asked.cpu_milli, asked.mem_bytes)
@@ -111,7 +111,7 @@ def _piece(cluster: SimulatedCluster, pod: Json, workload: str) -> Piece:
 
 def _usage_milli(cluster: SimulatedCluster, pod: Json) -> int:
     annotations = pod["metadata"].get("annotations") or {}
-    return load_of(_key(pod), annotations, cluster.machinery.dice).cpu_milli
+    return load_of(_key(pod), annotations, cluster.context.rng).cpu_milli
 
 
 def _waiting(cluster: SimulatedCluster, workload: Workload, name: str = "") -> list[Json]:

@@ -1,8 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which of the feasible nodes a pod gets: scores, extenders' scores, and ties.
 
 Follows prioritizeNodes (pkg/scheduler/schedule_one.go) of v1.36. Where extenders are
-configured, chance decides only between nodes that one of them has scored; a node that an
-extender leaves out loses every tie, as with the real one.
+configured, ties are broken at random only between nodes that one of them has scored; a node that
+an extender leaves out loses every tie, as with the real one.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ import structlog
 from common.cluster.records import PodRecord
 from common.fit import Question
 from common.fit.index.arrays import Ints
-from common.fit.scores import totals
 from simulator.api import Json
-from simulator.dice import Dice
+from simulator.rng import Rng
 from simulator.scheduler.extenders import Extender, ExtenderError, NodeOf
+from simulator.scheduler.scores import totals
 from simulator.scheduler.wire import HostScore
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
@@ -28,7 +29,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 def own_scores(ask: Question, names: Sequence[str]) -> Ints:
     """Return the sums of the built-in scores; nodes that only an extender knows get 0."""
-    facts = ask.go().facts
+    facts = ask.seek().facts
     row_of = cast("Mapping[str, int]", facts.row_of)
     rows = np.array([row_of.get(name, -1) for name in names], dtype=np.int64)
     known = rows >= 0
@@ -66,7 +67,7 @@ def best(
     own: Ints,
     scored: Mapping[str, int] | None,
     pod: PodRecord,
-    dice: Dice,
+    rng: Rng,
 ) -> str:
     """Return the node with the highest sum; `scored` is None where no extender is configured."""
     sums = own
@@ -76,4 +77,4 @@ def best(
     drawn = [name for name in tied if scored is None or name in scored]
     if not drawn:
         return tied[0]
-    return drawn[int(dice.share("tie", pod.uid) * len(drawn))]
+    return drawn[int(rng.share("tie", pod.uid) * len(drawn))]

@@ -1,6 +1,7 @@
-"""The part of a KubeSchedulerConfiguration that the simulated scheduler heeds.
+# SPDX-License-Identifier: Apache-2.0
+"""The part of a KubeSchedulerConfiguration that the simulated scheduler supports.
 
-Everything else in the file is left to the real one. What it would refuse is refused
+Everything else in the file is ignored. What the real one rejects is rejected
 (pkg/scheduler/apis/config/validation of v1.36).
 """
 
@@ -61,14 +62,14 @@ class ExtenderConfig(_Part, frozen=True):
 
 
 class Profile(_Part, frozen=True):
-    """A name under which pods ask to be scheduled."""
+    """A scheduling profile."""
 
     scheduler_name: str = DEFAULT_SCHEDULER
     percentage_of_nodes_to_score: int | None = None
 
 
 class SchedulerConfig(_Part, frozen=True):
-    """How to schedule."""
+    """The configuration of the scheduler."""
 
     api_version: str = _GROUP
     kind: str = _KIND
@@ -79,7 +80,7 @@ class SchedulerConfig(_Part, frozen=True):
     extenders: tuple[ExtenderConfig, ...] = ()
 
     def percentage(self, scheduler_name: str) -> int:
-        """Return the share of nodes to score for a profile; 0 lets the size decide."""
+        """Return percentageOfNodesToScore of a profile; 0 depends on the number of nodes."""
         for profile in self.profiles:
             if profile.scheduler_name == scheduler_name:
                 own = profile.percentage_of_nodes_to_score
@@ -92,7 +93,7 @@ class SchedulerConfig(_Part, frozen=True):
 
 
 def read_config(path: str | Path) -> SchedulerConfig:
-    """Return the configuration in a file; raise ConfigError if it is none."""
+    """Return the configuration in a file; raise ConfigError if it is invalid."""
     try:
         values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
         config = msgspec.convert(values, SchedulerConfig)
@@ -114,7 +115,8 @@ def _problems(config: SchedulerConfig) -> list[str]:
         found.append("extenders: found multiple extenders implementing bind")
     names = [profile.scheduler_name for profile in config.profiles]
     found += [
-        f"profiles: {name} stands there twice" for name in {n for n in names if names.count(n) > 1}
+        f"profiles: duplicate scheduler name {name}"
+        for name in {n for n in names if names.count(n) > 1}
     ]
     for index, extender in enumerate(config.extenders):
         if extender.prioritize_verb and extender.weight <= 0:

@@ -1,8 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
 """Extenders over HTTP: the client side of the contract.
 
-Follows pkg/scheduler/extender.go of v1.36. Only 200 is an answer; a timeout covers the whole
-call; connections are kept. Who fails is known by name, what it means is decided by the
-scheduler, for it differs between the verbs.
+Follows pkg/scheduler/extender.go of v1.36. Only a 200 counts; a timeout covers the whole
+call; connections are kept. The scheduler decides what a failed call means, because that differs
+between the verbs.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _HEADERS: Final = {
     "User-Agent": "Go-http-client/1.1",
 }
 _SCALE: Final = 10
-"""What one point of an extender weighs: MaxNodeScore over MaxExtenderPriority."""
+"""Weight of one point of an extender: MaxNodeScore divided by MaxExtenderPriority."""
 
 A = TypeVar("A")
 NodeOf = Callable[[str], Json]
@@ -34,7 +35,7 @@ NodeOf = Callable[[str], Json]
 
 
 class ExtenderError(Exception):
-    """A call to an extender that did not work out."""
+    """A failed call to an extender."""
 
 
 class Extender:
@@ -59,7 +60,7 @@ class Extender:
         return self.config.ignorable
 
     def is_interested(self, pod: Json) -> bool:
-        """Tell whether a pod asks for something that this extender manages."""
+        """Return whether a pod requests a resource that this extender manages."""
         managed = {each.name for each in self.config.managed_resources}
         if not managed:
             return True
@@ -75,7 +76,7 @@ class Extender:
     async def filter(
         self, pod: Json, names: Sequence[str], node_of: NodeOf
     ) -> tuple[list[str], FilterAnswer]:
-        """Return the nodes that the extender leaves, and all it said."""
+        """Return the nodes that passed the extender, and its whole answer."""
         body = self._arguments(pod, names, node_of)
         answer = await self._call(self.config.filter_verb, body, wire.filter_answer)
         if answer.error:
@@ -84,10 +85,10 @@ class Extender:
             known = set(names)
             for name in answer.node_names:
                 if name not in known:
-                    words = f'extender "{self.name}" claims a filtered node "{name}" which is '
-                    raise ExtenderError(words + "not found in the input node list")
+                    message = f'extender "{self.name}" claims a filtered node "{name}" which is '
+                    raise ExtenderError(message + "not found in the input node list")
             return list(answer.node_names), answer
-        # Nodes given whole are believed, known or not.
+        # Whole nodes are accepted, even unknown ones.
         given = answer.nodes or ()
         return [(node.get("metadata") or {}).get("name", "") for node in given], answer
 
@@ -103,7 +104,7 @@ class Extender:
     async def preempt(
         self, pod: Json, victims: Mapping[str, Victims], pods: Mapping[str, Sequence[Json]]
     ) -> dict[str, Victims]:
-        """Return which of these victims the extender agrees to."""
+        """Return the victims that the extender accepts."""
         full = None if self.config.node_cache_capable else pods
         body = wire.preemption_arguments(pod, victims, full)
         return await self._call(self.config.preempt_verb, body, wire.victims_answer)
@@ -135,8 +136,8 @@ class Extender:
         except (aiohttp.ClientError, OSError, asyncio.IncompleteReadError) as error:
             raise ExtenderError(f'Post "{url}": {error}') from None
         if status != 200:
-            words = f"failed {verb} with extender at URL {url}, code {status}"
-            raise ExtenderError(words)
+            message = f"failed {verb} with extender at URL {url}, code {status}"
+            raise ExtenderError(message)
         try:
             return read(answer)
         except WireError as error:
@@ -153,7 +154,7 @@ class Extender:
 
 
 def extenders_of(configs: Sequence[ExtenderConfig], *, clock: Clock) -> list[Extender]:
-    """Return the extenders in the order of their calls: those that may fail come last."""
+    """Return the extenders in the order of their calls: ignorable ones last."""
     ordered = sorted(configs, key=lambda config: config.ignorable)
     return [Extender(config, clock=clock) for config in ordered]
 

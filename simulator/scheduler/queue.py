@@ -1,9 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
 """The queue of pods that wait for a node.
 
-Three places, as in pkg/scheduler/backend/queue of v1.36: *active* pods are tried, the most
-important and longest waiting first; *backing off* pods have failed lately; *parked* pods wait
-for something to happen that may help them, or five minutes. An idle scheduler does not wait
-for a backoff to end, unless an error was the cause. Pure: times come in, in simulated seconds.
+Three sub-queues, as in pkg/scheduler/backend/queue of v1.36: *active* pods are tried by priority
+and waiting time; *backoff* pods have failed lately; *unschedulable* pods wait for an event that
+may help them, or for five minutes. An idle scheduler does not wait for a backoff to end, unless
+an error was the cause. Pure: times are passed in, in simulated seconds.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ from enum import Enum, auto
 from typing import Final
 
 from common.cluster.records import PodUid
-from simulator.scheduler.wakeups import Happening, may_help
+from simulator.scheduler.cluster_events import ClusterEvent, may_help
 
-LONGEST_PARKED_S: Final = 300.0
+MAX_UNSCHEDULABLE_S: Final = 300.0
 
 Clock = Callable[[], float]
 
 
-class Place(Enum):
-    """Where a waiting pod is."""
+class SubQueue(Enum):
+    """The sub-queue of a pending pod."""
 
     ACTIVE = auto()
     BACKOFF = auto()
-    PARKED = auto()
-    TRIED = auto()
-    """Being scheduled right now."""
+    UNSCHEDULABLE = auto()
+    IN_FLIGHT = auto()
+    """Being scheduled now."""
 
 
 @dataclass(slots=True, eq=False)
@@ -41,18 +42,18 @@ class QueuedPod:
     uid: PodUid
     priority: int
     since_s: float
-    place: Place = Place.ACTIVE
-    attempts: int = 0
-    plugins: frozenset[str] = frozenset()
-    """Who refused it last."""
-    error: bool = False
-    until_s: float = 0.0
-    happened: list[Happening] = field(default_factory=list)
-    """What happened while it was being tried."""
+    sub_queue: SubQueue = field(default=SubQueue.ACTIVE, init=False)
+    attempts: int = field(default=0, init=False)
+    plugins: frozenset[str] = field(default=frozenset(), init=False)
+    """The plugins that rejected it last."""
+    error: bool = field(default=False, init=False)
+    until_s: float = field(default=0.0, init=False)
+    events: list[ClusterEvent] = field(default_factory=list, init=False)
+    """Events while it was being scheduled."""
 
 
 class SchedulingQueue:
-    """All pods without a node that this scheduler is to place."""
+    """All pending pods of this scheduler."""
 
     def __init__(
         self, now_s: Clock, *, initial_backoff_s: float = 1.0, max_backoff_s: float = 10.0
@@ -64,9 +65,9 @@ class SchedulingQueue:
         self._active: list[tuple[int, float, int, QueuedPod]] = []
         self._backoff: list[tuple[float, int, QueuedPod]] = []
         self._order = itertools.count()
-        # Events come for every pod that is placed: only these few are looked at then.
-        self._parked: dict[PodUid, QueuedPod] = {}
-        self._tried: dict[PodUid, QueuedPod] = {}
+        # Every bound pod causes an event: only these few pods are checked then.
+        self._unschedulable: dict[PodUid, QueuedPod] = {}
+        self._in_flight: dict[PodUid, QueuedPod] = {}
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -78,90 +79,90 @@ class SchedulingQueue:
         return iter(tuple(self._pods.values()))
 
     def add(self, key: str, uid: PodUid, priority: int) -> None:
-        """Take in a new pod; one that is known already stays where it is."""
+        """Add a pod; a known one stays where it is."""
         if uid not in self._pods:
             pod = self._pods[uid] = QueuedPod(key, uid, priority, self._now_s())
             self._activate(pod)
 
     def remove(self, uid: PodUid) -> None:
-        """Forget a pod: it has a node now, or is gone."""
+        """Remove a pod that is bound or gone."""
         self._pods.pop(uid, None)
-        self._parked.pop(uid, None)
-        self._tried.pop(uid, None)
+        self._unschedulable.pop(uid, None)
+        self._in_flight.pop(uid, None)
 
     def pop(self) -> QueuedPod | None:
-        """Return the pod to try next, or nothing."""
+        """Return the next pod to schedule, if any."""
         self._recall()
         pod = self._next_active() or self._next_backing_off()
         if pod is not None:
-            self._place(pod, Place.TRIED)
+            self._move_to(pod, SubQueue.IN_FLIGHT)
             pod.attempts += 1
-            pod.happened.clear()
+            pod.events.clear()
         return pod
 
     def failed(self, pod: QueuedPod, plugins: frozenset[str], *, error: bool = False) -> None:
-        """Take back a pod that found no node, refused by these, or for an error."""
+        """Return a pod to the queue that these plugins rejected, or after an error."""
         if pod.uid not in self._pods:
             return
         pod.plugins, pod.error = plugins, error
         pod.since_s = self._now_s()
         pod.until_s = pod.since_s + self._backoff_s(pod.attempts)
-        helped = any(may_help(happening, plugins) for happening in pod.happened)
+        helped = any(may_help(event, plugins) for event in pod.events)
         if error or helped:
             self._back_off(pod)
         else:
-            self._place(pod, Place.PARKED)
+            self._move_to(pod, SubQueue.UNSCHEDULABLE)
 
     def update(self, uid: PodUid) -> None:
-        """Try a pod again because it has changed itself."""
+        """Retry a pod because it has changed."""
         pod = self._pods.get(uid)
-        if pod is not None and pod.place is Place.PARKED:
+        if pod is not None and pod.sub_queue is SubQueue.UNSCHEDULABLE:
             self._wake(pod)
 
-    def happen(self, happening: Happening) -> bool:
-        """Wake the parked pods that this may help; tell whether there was one."""
-        for pod in self._tried.values():
-            pod.happened.append(happening)
-        woken = [pod for pod in self._parked.values() if may_help(happening, pod.plugins)]
+    def on_event(self, event: ClusterEvent) -> bool:
+        """Move the unschedulable pods that an event may help; return whether there was one."""
+        for pod in self._in_flight.values():
+            pod.events.append(event)
+        woken = [pod for pod in self._unschedulable.values() if may_help(event, pod.plugins)]
         for pod in woken:
             self._wake(pod)
         return bool(woken)
 
     def next_due_s(self) -> float | None:
-        """Return when something happens in the queue by itself."""
+        """Return the time of the next backoff or timeout."""
         moments = [entry[0] for entry in self._backoff[:1]]
-        moments += [pod.since_s + LONGEST_PARKED_S for pod in self._parked.values()]
+        moments += [pod.since_s + MAX_UNSCHEDULABLE_S for pod in self._unschedulable.values()]
         return min(moments, default=None)
 
     def _recall(self) -> None:
-        """Bring back pods whose backoff or patience has run out."""
+        """Activate pods whose backoff or timeout is over."""
         now = self._now_s()
         while self._backoff and self._backoff[0][0] <= now:
             pod = heapq.heappop(self._backoff)[2]
-            if self._is_at(pod, Place.BACKOFF):
+            if self._is_at(pod, SubQueue.BACKOFF):
                 self._activate(pod)
-        for pod in tuple(self._parked.values()):
-            if now - pod.since_s >= LONGEST_PARKED_S:
+        for pod in tuple(self._unschedulable.values()):
+            if now - pod.since_s >= MAX_UNSCHEDULABLE_S:
                 self._wake(pod)
 
     def _next_active(self) -> QueuedPod | None:
         while self._active:
             pod = heapq.heappop(self._active)[3]
-            if self._is_at(pod, Place.ACTIVE):
+            if self._is_at(pod, SubQueue.ACTIVE):
                 return pod
         return None
 
     def _next_backing_off(self) -> QueuedPod | None:
-        """Return a pod before its backoff is over, as there is nothing else to do."""
+        """Return a pod before its backoff is over, because the scheduler is idle."""
         waiting = [
             entry
             for entry in self._backoff
-            if self._is_at(entry[2], Place.BACKOFF) and not entry[2].error
+            if self._is_at(entry[2], SubQueue.BACKOFF) and not entry[2].error
         ]
         return min(waiting)[2] if waiting else None
 
-    def _is_at(self, pod: QueuedPod, place: Place) -> bool:
-        return self._pods.get(pod.uid) is pod and pod.place is place
+    def _is_at(self, pod: QueuedPod, sub_queue: SubQueue) -> bool:
+        return self._pods.get(pod.uid) is pod and pod.sub_queue is sub_queue
 
     def _wake(self, pod: QueuedPod) -> None:
         if pod.until_s > self._now_s():
@@ -170,17 +171,20 @@ class SchedulingQueue:
             self._activate(pod)
 
     def _activate(self, pod: QueuedPod) -> None:
-        self._place(pod, Place.ACTIVE)
+        self._move_to(pod, SubQueue.ACTIVE)
         heapq.heappush(self._active, (-pod.priority, pod.since_s, next(self._order), pod))
 
     def _back_off(self, pod: QueuedPod) -> None:
-        self._place(pod, Place.BACKOFF)
+        self._move_to(pod, SubQueue.BACKOFF)
         heapq.heappush(self._backoff, (pod.until_s, next(self._order), pod))
 
-    def _place(self, pod: QueuedPod, place: Place) -> None:
-        pod.place = place
-        for where, held in ((Place.PARKED, self._parked), (Place.TRIED, self._tried)):
-            if place is where:
+    def _move_to(self, pod: QueuedPod, sub_queue: SubQueue) -> None:
+        pod.sub_queue = sub_queue
+        for where, held in (
+            (SubQueue.UNSCHEDULABLE, self._unschedulable),
+            (SubQueue.IN_FLIGHT, self._in_flight),
+        ):
+            if sub_queue is where:
                 held[pod.uid] = pod
             else:
                 held.pop(pod.uid, None)

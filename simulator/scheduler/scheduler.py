@@ -1,8 +1,8 @@
-"""The scheduler's loop: take a pod, find a node, bind it, or say why not.
+# SPDX-License-Identifier: Apache-2.0
+"""The scheduling loop: take a pod, find a node, and bind it or record why not.
 
-One pod at a time, as the real one; extenders are awaited inside the cycle, and binding
-happens in the same turn as the decision. Whatever changed meanwhile is seen by the API, which
-refuses to bind a pod twice.
+One pod at a time, as the real one; extenders are awaited inside the cycle, and binding follows
+the decision without an await in between. The API rejects a binding that is outdated.
 """
 
 from __future__ import annotations
@@ -19,56 +19,56 @@ from common.fit import Candidate, Question
 from common.kube.resources import NODES, PODS
 from simulator.api import Change, EventType, Json, condition, timestamp, with_condition
 from simulator.api.errors import NotFound, Refusal
-from simulator.machinery import Machinery
-from simulator.mirror import Mirror
-from simulator.pace import turn
+from simulator.cache import ClusterCache
+from simulator.context import Context
 from simulator.scheduler.choice import best, extender_scores, own_scores
-from simulator.scheduler.config import SchedulerConfig
-from simulator.scheduler.extenders import Extender, ExtenderError, extenders_of
-from simulator.scheduler.queue import QueuedPod, SchedulingQueue
-from simulator.scheduler.room import RoomMaker
-from simulator.scheduler.search import NodeOrder, diagnose, nodes_to_find
-from simulator.scheduler.verdicts import EXTENDER, NO_NODES, Diagnosis, Status
-from simulator.scheduler.wakeups import (
-    Happening,
-    node_happening,
-    pod_happening,
+from simulator.scheduler.cluster_events import (
+    ClusterEvent,
+    node_event,
+    pod_event,
     storage_kinds,
 )
-from simulator.scheduler.worlds import Worlds
+from simulator.scheduler.config import SchedulerConfig
+from simulator.scheduler.diagnosis import EXTENDER, NO_NODES, Diagnosis, Status
+from simulator.scheduler.extenders import Extender, ExtenderError, extenders_of
+from simulator.scheduler.preemption import Preemptor
+from simulator.scheduler.queue import QueuedPod, SchedulingQueue
+from simulator.scheduler.search import NodeOrder, diagnose, nodes_to_find
+from simulator.scheduler.world_cache import WorldCache
+from simulator.time_scale import yield_once
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
-_TURN_EVERY: Final = 10
+_YIELD_EVERY: Final = 10
 
 
 class Scheduler:
-    """Places the pods of its profiles."""
+    """Schedules the pods of its profiles."""
 
     def __init__(
-        self, machinery: Machinery, mirror: Mirror, config: SchedulerConfig | None = None
+        self, context: Context, cache: ClusterCache, config: SchedulerConfig | None = None
     ) -> None:
-        self._m = machinery
-        self._store = machinery.store
-        self._mirror = mirror
+        self._context = context
+        self._store = context.store
+        self._cache = cache
         self.config = config or SchedulerConfig()
         self.extenders: list[Extender] = extenders_of(
-            self.config.extenders, clock=machinery.pace.clock
+            self.config.extenders, clock=context.time_scale.clock
         )
         self._names = self.config.scheduler_names
         self.queue = SchedulingQueue(
-            machinery.pace.elapsed_s,
+            context.time_scale.elapsed_s,
             initial_backoff_s=self.config.pod_initial_backoff_seconds,
             max_backoff_s=self.config.pod_max_backoff_seconds,
         )
-        self._worlds = Worlds(machinery.store, mirror)
+        self._world_cache = WorldCache(context.store, cache)
         self._order: NodeOrder | None = None
         self._placing: PodUid | None = None
         self._start = 0
         self._wake = asyncio.Event()
-        self._room = RoomMaker(machinery)
+        self._preemptor = Preemptor(context)
         self.scheduled = 0
-        """How many pods it has placed."""
+        """How many pods it has bound."""
         self._subscribe()
 
     def _subscribe(self) -> None:
@@ -78,8 +78,8 @@ class Scheduler:
             self._store.subscribe(resource, self._on_storage)
 
     async def run(self) -> None:
-        """Schedule for ever."""
-        since_turn = 0
+        """Schedule forever."""
+        since_yield = 0
         try:
             while True:
                 pod = self.queue.pop()
@@ -87,10 +87,10 @@ class Scheduler:
                     await self._wait()
                     continue
                 await self._try(pod)
-                since_turn += 1
-                if since_turn >= _TURN_EVERY:
-                    since_turn = 0
-                    await turn()
+                since_yield += 1
+                if since_yield >= _YIELD_EVERY:
+                    since_yield = 0
+                    await yield_once()
         finally:
             await self.close()
 
@@ -105,17 +105,17 @@ class Scheduler:
         if due_s is None:
             await self._wake.wait()
             return
-        left_s = self._m.pace.real_s(due_s - self._m.pace.elapsed_s())
+        left_s = self._context.time_scale.real_s(due_s - self._context.time_scale.elapsed_s())
         with suppress(TimeoutError):
-            await within(self._m.pace.clock, max(left_s, 0.001), self._wake.wait())
+            await within(self._context.time_scale.clock, max(left_s, 0.001), self._wake.wait())
 
     def _on_pod(self, change: Change) -> None:
         pod, uid = change.obj, PodUid(change.obj["metadata"]["uid"])
         if pod["spec"].get("nodeName"):
             self.queue.remove(uid)
-            self._happen(pod_happening(change))
+            self._on_event(pod_event(change))
             if uid != self._placing:
-                self._worlds.on_pod(change)
+                self._world_cache.on_pod(change)
             return
         metadata = pod["metadata"]
         if change.type is EventType.DELETED or "deletionTimestamp" in metadata:
@@ -142,20 +142,20 @@ class Scheduler:
             or old["metadata"].get("labels") != labels
         ):
             self._order = None
-        self._worlds.changed()
-        self._happen(node_happening(change))
+        self._world_cache.changed()
+        self._on_event(node_event(change))
 
     def _on_storage(self, _: Change) -> None:
-        self._worlds.changed()
-        self._happen(Happening.STORAGE)
+        self._world_cache.changed()
+        self._on_event(ClusterEvent.STORAGE)
 
-    def _happen(self, happening: Happening | None) -> None:
-        if happening is not None and self.queue.happen(happening):
+    def _on_event(self, event: ClusterEvent | None) -> None:
+        if event is not None and self.queue.on_event(event):
             self._wake.set()
 
     async def _try(self, queued: QueuedPod) -> None:
         """Run one cycle for a pod."""
-        record = self._mirror.pod(queued.key)
+        record = self._cache.pod(queued.key)
         namespace, _, name = queued.key.partition("/")
         pod = self._store.find(PODS, name, namespace)
         if pod is None or record is None or record.uid != queued.uid or record.node:
@@ -174,9 +174,9 @@ class Scheduler:
             self.queue.failed(queued, frozenset(), error=True)
 
     async def _cycle(self, queued: QueuedPod, pod: Json, record: PodRecord) -> None:
-        world = self._worlds.current()
+        world = self._world_cache.current()
         if not world.snapshot.nodes:
-            # Nobody refused it, so nothing in particular would wake it: it comes back by itself.
+            # No plugin rejected it, so no event would help it: retry after the backoff.
             self._fail(queued, pod, "Unschedulable", NO_NODES)
             self.queue.failed(queued, frozenset(), error=True)
             return
@@ -190,21 +190,21 @@ class Scheduler:
             node = await self._choose(ask, pod, record, feasible)
             await self._bind(pod, node, candidate)
             return
-        nominated, words = await self._room.make(
-            self._worlds.fresh(), candidate, record, pod, diagnosis, self.extenders
+        nominated, tried = await self._preemptor.preempt(
+            self._world_cache.fresh(), candidate, record, pod, diagnosis, self.extenders
         )
-        self._fail(queued, pod, "Unschedulable", diagnosis.words(words), nominated)
+        self._fail(queued, pod, "Unschedulable", diagnosis.message(tried), nominated)
         self.queue.failed(queued, frozenset(diagnosis.plugins))
 
     async def _feasible(
         self, ask: Question, pod: Json, record: PodRecord, order: NodeOrder
     ) -> tuple[list[str], Diagnosis]:
-        """Return the nodes that can take a pod, after the extenders."""
+        """Return the feasible nodes after the extenders, and the diagnosis."""
         promised = record.nominated_node
         if (
             promised
             and promised in ask.world.snapshot.nodes
-            and not ask.refusals(promised, first=True)
+            and not ask.rejections(promised, first=True)
         ):
             with suppress(ExtenderError):
                 alone = await self._filter(pod, [promised], Diagnosis(1))
@@ -214,20 +214,20 @@ class Scheduler:
         enough = nodes_to_find(len(order), self.config.percentage(record.shape.scheduler_name))
         start = self._start % len(order)
         seen = order.window(mask, ask.index.facts.row_of, start, enough)
-        self._start = (start + len(seen.looked_at)) % len(order)
+        self._start = (start + len(seen.examined)) % len(order)
         diagnosis = Diagnosis(len(order))
         left = await self._filter(pod, list(seen.feasible), diagnosis) if seen.feasible else []
         if left:
             return left, diagnosis
         fitting = set(seen.feasible)
-        refused = [name for name in seen.looked_at if name not in fitting]
+        refused = [name for name in seen.examined if name not in fitting]
         found = diagnose(ask, refused, len(order))
         found.statuses.update(diagnosis.statuses)
         found.plugins |= diagnosis.plugins
         return [], found
 
     async def _filter(self, pod: Json, names: list[str], diagnosis: Diagnosis) -> list[str]:
-        """Pass nodes through the extenders, one after the other."""
+        """Filter nodes with the extenders, one after the other."""
         left = names
         for extender in self.extenders:
             if not left:
@@ -242,7 +242,7 @@ class Scheduler:
                 log.info("extender skipped", extender=extender.name, error=str(error))
                 continue
             for node, reason in answer.failed.items():
-                diagnosis.statuses[node] = Status((reason,), curable=True)
+                diagnosis.statuses[node] = Status((reason,), resolvable=True)
             for node, reason in answer.unresolvable.items():
                 diagnosis.statuses[node] = Status((reason,))
         if len(left) != len(names):
@@ -258,9 +258,9 @@ class Scheduler:
             return names[0]
         own = own_scores(ask, names)
         if not self.extenders:
-            return best(names, own, None, record, self._m.dice)
+            return best(names, own, None, record, self._context.rng)
         scored = await extender_scores(self.extenders, pod, names, self._node)
-        return best(names, own, scored, record, self._m.dice)
+        return best(names, own, scored, record, self._context.rng)
 
     async def _bind(self, pod: Json, node: str, candidate: Candidate) -> None:
         metadata = pod["metadata"]
@@ -272,7 +272,7 @@ class Scheduler:
             self._place(pod, node, candidate)
         self.queue.remove(PodUid(metadata["uid"]))
         self.scheduled += 1
-        self._tell(
+        self._record(
             pod, "Scheduled", f"Successfully assigned {namespace}/{name} to {node}", "Binding"
         )
 
@@ -283,10 +283,10 @@ class Scheduler:
             self._store.bind(metadata["name"], metadata["namespace"], node, uid=metadata["uid"])
         finally:
             self._placing = None
-        self._worlds.placed(candidate, node)
+        self._world_cache.placed(candidate, node)
 
     async def _bound_by(self, binder: Extender, pod: Json, node: str) -> bool:
-        """Have an extender bind a pod; tell whether the scheduler need not."""
+        """Bind a pod through an extender; return whether it did."""
         try:
             await binder.bind(pod, node)
         except ExtenderError:
@@ -300,13 +300,13 @@ class Scheduler:
         queued: QueuedPod,
         pod: Json,
         reason: str,
-        words: str,
+        message: str,
         nominated: str | None = None,
     ) -> None:
-        """Write down why a pod has no node; `nominated` is the one promised to it."""
+        """Record why a pod has no node; `nominated` is its nominated node."""
         metadata = pod["metadata"]
-        now = timestamp(self._m.pace.clock.now())
-        why = condition("PodScheduled", "False", now, reason=reason, message=words)
+        now = timestamp(self._context.time_scale.clock.now())
+        why = condition("PodScheduled", "False", now, reason=reason, message=message)
 
         def told(old: Json) -> Json:
             made = with_condition(old, why)
@@ -320,19 +320,19 @@ class Scheduler:
             self._store.modify(
                 PODS, metadata["name"], told, namespace=metadata["namespace"], status=True
             )
-        self._tell(pod, "FailedScheduling", words, "Scheduling", warning=True)
+        self._record(pod, "FailedScheduling", message, "Scheduling", warning=True)
 
-    def _tell(
+    def _record(
         self, pod: Json, reason: str, note: str, action: str, *, warning: bool = False
     ) -> None:
         name = pod["spec"].get("schedulerName", "default-scheduler")
-        self._m.recorder.tell(
+        self._context.recorder.record(
             pod, by=name, reason=reason, note=note, action=action, warning=warning
         )
 
 
 def _has_changed(change: Change) -> bool:
-    """Tell whether a pod itself has changed, not only its status."""
+    """Return whether a pod itself has changed, not only its status."""
     old, new = change.old_obj, change.obj
     if old is None or old["spec"] != new["spec"]:
         return True

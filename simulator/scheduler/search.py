@@ -1,4 +1,5 @@
-"""Which nodes are looked at for a pod, and what is found against the others.
+# SPDX-License-Identifier: Apache-2.0
+"""Which nodes are examined for a pod, and why the others are rejected.
 
 Follows findNodesThatPassFilters (pkg/scheduler/schedule_one.go) of v1.36: nodes of all zones
 in turns, beginning where the last search ended, until enough are found.
@@ -13,11 +14,11 @@ from typing import Final
 
 import numpy as np
 
+from common.cache.snapshot import Snapshot
 from common.cluster.records import NodeName
-from common.cluster.snapshot import Snapshot
 from common.fit import Question
 from common.fit.index.arrays import Flags, Ints
-from simulator.scheduler.verdicts import Diagnosis, Status
+from simulator.scheduler.diagnosis import Diagnosis, Status
 
 _ZONE: Final = "topology.kubernetes.io/zone"
 _REGION: Final = "topology.kubernetes.io/region"
@@ -45,14 +46,14 @@ def in_turns(snapshot: Snapshot) -> list[NodeName]:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The part of the nodes that one search looked at."""
+    """The nodes that one search examined."""
 
     feasible: list[NodeName]
-    looked_at: list[NodeName]
+    examined: list[NodeName]
 
 
 class NodeOrder:
-    """All nodes in the order of their turns; a new one is made when nodes come or go."""
+    """All nodes in the order of the search; made again when nodes are added or removed."""
 
     def __init__(self, names: Sequence[NodeName]) -> None:
         self.names = list(names)
@@ -82,17 +83,17 @@ def window(order: Sequence[NodeName], passed: Flags, start: int, enough: int) ->
 
 
 def diagnose(ask: Question, refused: Sequence[NodeName], nodes: int) -> Diagnosis:
-    """Return what is found against nodes, by the first plugin that refuses each."""
+    """Return why nodes are rejected, by the first plugin that rejects each."""
     found = Diagnosis(nodes)
     for name in refused:
-        reasons = ask.refusals(name, first=True)
+        reasons = ask.rejections(name, first=True)
         if any(reason.everywhere for reason in reasons):
             first = next(reason for reason in reasons if reason.everywhere)
-            found.before = first.words
+            found.before = first.message
             found.plugins.add(first.plugin)
             return found
         if reasons:
-            words = tuple(dict.fromkeys(reason.words for reason in reasons))
-            curable = all(reason.curable for reason in reasons)
-            found.refuse(name, Status(words, reasons[0].plugin, curable))
+            messages = tuple(dict.fromkeys(reason.message for reason in reasons))
+            resolvable = all(reason.resolvable for reason in reasons)
+            found.refuse(name, Status(messages, reasons[0].plugin, resolvable))
     return found

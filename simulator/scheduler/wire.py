@@ -1,4 +1,5 @@
-"""What goes to an extender and comes back, read as strictly and as laxly as Go reads it.
+# SPDX-License-Identifier: Apache-2.0
+"""Requests to extenders and their responses, decoded as Go does.
 
 The structs have no JSON tags in Go (kube-scheduler/extender/v1/types.go), so keys are sent in
 PascalCase and read in any case; of two that differ only in case the last wins. Only the first
@@ -22,12 +23,12 @@ _LARGEST: Final = 2**63 - 1
 
 
 class WireError(ValueError):
-    """An answer that Go's decoder would refuse."""
+    """A response that Go could not decode."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilterAnswer:
-    """What an extender says of nodes; None means that the list was left out."""
+    """The response to a filter call; None means that a list was omitted."""
 
     node_names: tuple[str, ...] | None = None
     nodes: tuple[Json, ...] | None = None
@@ -44,7 +45,7 @@ class HostScore:
 
 @dataclass(frozen=True, slots=True)
 class Victims:
-    """The pods of a node that would have to go, by uid."""
+    """The victims on a node, by uid."""
 
     uids: tuple[str, ...]
     violations: int = 0
@@ -97,14 +98,14 @@ def binding_arguments(pod: Json, node: str) -> bytes:
 
 
 def untyped(obj: Json) -> Json:
-    """Return an object as informers hold it: without type and managed fields."""
+    """Return an object as informers keep it: without type and managed fields."""
     metadata = {k: v for k, v in obj["metadata"].items() if k != "managedFields"}
     kept = {k: v for k, v in obj.items() if k not in ("kind", "apiVersion")}
     return {**kept, "metadata": metadata}
 
 
 def filter_answer(body: bytes) -> FilterAnswer:
-    """Read the answer to a filter call."""
+    """Decode the response to a filter call."""
     values = _object(_first(body))
     return FilterAnswer(
         node_names=_texts(values.get("nodenames"), "NodeNames"),
@@ -118,7 +119,7 @@ def filter_answer(body: bytes) -> FilterAnswer:
 
 
 def scores_answer(body: bytes) -> tuple[HostScore, ...]:
-    """Read the answer to a prioritize call."""
+    """Decode the response to a prioritize call."""
     found = []
     for item in _list(_first(body), "HostPriorityList"):
         values = _object(item)
@@ -128,13 +129,13 @@ def scores_answer(body: bytes) -> tuple[HostScore, ...]:
 
 
 def victims_answer(body: bytes) -> dict[str, Victims]:
-    """Read the answer to a preempt call."""
+    """Decode the response to a preempt call."""
     values = _object(_first(body))
     by_node = _mapping(values.get("nodenametometavictims"), "NodeNameToMetaVictims")
     found = {}
     for name, given in by_node.items():
         if given is None:
-            # The real kube-scheduler dies of this one.
+            # The real kube-scheduler panics here.
             raise WireError(f"no victims for node {name}: kube-scheduler would crash")
         victims = _object(given)
         pods = [_object(pod) for pod in _list(victims.get("pods"), "Pods")]
@@ -145,7 +146,7 @@ def victims_answer(body: bytes) -> dict[str, Victims]:
 
 
 def binding_answer(body: bytes) -> str:
-    """Read the answer to a bind call: what went wrong, or nothing."""
+    """Return the error of the response to a bind call, if any."""
     return _text(_object(_first(body)).get("error"), "Error")
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cluster arranged for questions of fit."""
 
 from common.fit.index.fit_index import FitIndex

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arrays with a place for every node.
 
 The last axis counts rows: a node keeps its row as long as it exists, and a freed row is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One label of all nodes, as numbers.
 
 Topology domains and node selectors are questions about one label of many nodes. A column

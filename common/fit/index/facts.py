@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is true of nodes whatever runs on them: names, labels, taints, cordons.
 
 Answers are flags over all rows. They are remembered until some node's facts change,
@@ -11,9 +12,10 @@ from typing import Final
 
 import numpy as np
 
+from common.api.objects import Effect, Taint, Toleration
 from common.cluster.records import NodeName, NodeRecord
 from common.cluster.selectors import NodeSelector, NodeTerm
-from common.cluster.tolerations import Effect, Taint, Toleration, tolerated, untolerated
+from common.cluster.tolerations import tolerated, untolerated
 from common.fit.index.arrays import Flags, Ints, flags_at, grown
 from common.fit.index.columns import Column
 

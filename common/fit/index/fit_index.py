@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Everything that the predicates look up, kept in step with snapshots and what-ifs.
 
 The index stands at one world at a time: a snapshot, and changes on top of it. Going to
@@ -13,18 +14,18 @@ from typing import Final
 
 import msgspec
 
+from common.cache.snapshot import NodeView, Snapshot
 from common.cluster.records import NodeName, PodRecord, PodUid
 from common.cluster.shapes import PodShape
-from common.cluster.snapshot import NodeView, Snapshot
 from common.fit.candidate import Candidate, Placed
 from common.fit.changes import Arrive, Change, Leave
-from common.fit.index.crowd import Crowd
 from common.fit.index.facts import NodeFacts
 from common.fit.index.mounts import Mounts
 from common.fit.index.occupancy import Occupancy
-from common.fit.index.ports import PortBook
+from common.fit.index.pod_groups import PodGroups
+from common.fit.index.ports import PortIndex
 from common.fit.index.storage import Storage
-from common.fit.index.terms import TermBook, Weighted
+from common.fit.index.terms import TermIndex, Weighted
 
 Spot = tuple[int, Placed]
 Step = tuple[int, Placed, int]
@@ -39,11 +40,11 @@ class FitIndex:
     def __init__(self) -> None:
         self.facts = NodeFacts()
         self.occupancy = Occupancy(self.facts.capacity)
-        self.ports = PortBook()
-        self.crowd = Crowd()
-        self.grudges = TermBook()
+        self.ports = PortIndex()
+        self.pod_groups = PodGroups()
+        self.anti_affinity_terms = TermIndex()
         """Required anti-affinity of the pods that run."""
-        self.leanings = TermBook()
+        self.scored_terms = TermIndex()
         """All other affinity of the pods that run, signed: what the scores count."""
         self.mounts = Mounts()
         self.storage: Storage
@@ -57,7 +58,7 @@ class FitIndex:
         self._changes: list[Change] = []
         self._steps: list[list[Step]] = []
         self._moved: list[PodUid] = []
-        """Whom each of the changes is about."""
+        """The pod of each change."""
         self._spots: dict[PodUid, list[Spot | None]] = {}
         """Where the changes have brought pods, the last place last; a plan has thousands."""
 
@@ -124,30 +125,30 @@ class FitIndex:
         row = self.facts.put(view.node)
         for uid, pod in before.items():
             if view.pods.get(uid) is not pod:
-                self._seat(row, pod, -1)
+                self._move_pod(row, pod, -1)
         for uid, pod in view.pods.items():
             if before.get(uid) is not pod:
-                self._seat(row, pod, +1)
+                self._move_pod(row, pod, +1)
         self.occupancy.put(row, view)
         self._views[name] = view
 
     def _remove(self, name: NodeName) -> None:
         row = self.facts.row_of[name]
         for pod in self._views.pop(name).pods.values():
-            self._seat(row, pod, -1)
+            self._move_pod(row, pod, -1)
         self.occupancy.drop(row)
         self.facts.drop(name)
 
-    def _seat(self, row: int, pod: Placed, sign: int) -> None:
+    def _move_pod(self, row: int, pod: Placed, sign: int) -> None:
         """Add what a pod means to others to a node, or take it away."""
         shape = pod.shape
-        self.crowd.move(row, pod.namespace, pod.labels, sign, terminating=pod.terminating)
+        self.pod_groups.move(row, pod.namespace, pod.labels, sign, terminating=pod.terminating)
         if shape.host_ports:
             self.ports.move(row, shape.host_ports, sign)
         if shape.anti_affinity:
-            self.grudges.move(row, [(term, 1) for term in shape.anti_affinity], sign)
+            self.anti_affinity_terms.move(row, [(term, 1) for term in shape.anti_affinity], sign)
         if shape.affinity or shape.preferred_affinity or shape.preferred_anti_affinity:
-            self.leanings.move(row, leanings(shape), sign)
+            self.scored_terms.move(row, scored_terms(shape), sign)
         if shape.claims or shape.ephemeral_claims or shape.disks:
             self.mounts.move(row, pod.namespace, pod.name, shape, sign)
 
@@ -174,7 +175,7 @@ class FitIndex:
             del self._spots[uid]
 
     def _step(self, row: int, pod: Placed, sign: int) -> None:
-        self._seat(row, pod, sign)
+        self._move_pod(row, pod, sign)
         self.occupancy.charge(row, pod.shape, sign)
 
     def _consequence(self, change: Change) -> tuple[PodUid, Spot | None, list[Step]]:
@@ -202,7 +203,7 @@ class FitIndex:
         return None if row is None or pod.finished else (row, pod)
 
 
-def leanings(shape: PodShape) -> list[Weighted]:
+def scored_terms(shape: PodShape) -> list[Weighted]:
     """Return what draws pods to this one (positive) or keeps them away (negative)."""
     # hardPodAffinityWeight is 1 by default (apis/config/v1/defaults.go).
     return [

@@ -1,7 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which claims and disks the pods of every node use, and how many volumes that attaches.
 
 What a claim comes to depends on objects beside the pods, so it is worked out when
-somebody asks, for the nodes whose pods or whose claims changed since.
+asked for, on the nodes whose pods or claims changed since.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class Mounts:
         return counts
 
     def settle(self, storage: Storage, nodes: list[NodeRecord | None]) -> None:
-        """Work out anew what changed since the last time."""
+        """Compute again what changed since the last time."""
         if storage is not self._storage:
             self._dirty.update(self._sources)
             self._storage = storage

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How full every node is: what it has, what its pods ask for, how many they are.
 
 Only resources that some node has get a line of their own. A pod may ask for tens of thousands
@@ -12,9 +13,9 @@ from typing import Final
 
 import numpy as np
 
+from common.cache.snapshot import NodeView
 from common.cluster.resources import CPU, EPHEMERAL, MEMORY, Resources
 from common.cluster.shapes import PodShape
-from common.cluster.snapshot import NodeView
 from common.fit.index.arrays import Flags, Ints, grown
 
 _MAX: Final = 1 << 61

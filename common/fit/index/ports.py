@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which ports of which nodes are taken.
 
 The rules are those of HostPortInfo in staging kube-scheduler/framework/types.go: the
@@ -21,7 +22,7 @@ def clash(wanted: HostPort, taken: HostPort) -> bool:
     return wanted.ip == taken.ip or EVERY_ADDRESS in (wanted.ip, taken.ip)
 
 
-class PortBook:
+class PortIndex:
     """Ports in use: (protocol, port) → row → address → how many pods."""
 
     def __init__(self) -> None:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Claims, volumes and classes as one snapshot has them, and what they come to.
 
 A claim that is not bound yet counts as the volume that its class would make. Volumes of
@@ -11,9 +12,9 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Final, NamedTuple
 
+from common.cache.snapshot import Snapshot
 from common.cluster.records import NodeName
 from common.cluster.shapes import Disk
-from common.cluster.snapshot import Snapshot
 from common.cluster.storage import (
     ClaimRecord,
     CsiNodeRecord,

@@ -1,6 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
 """Affinity terms of the pods that run, found by the pod that they would match.
 
-Anti-affinity binds both sides: a pod may not join a domain where somebody's term forbids
+Anti-affinity binds both sides: a pod may not join a domain where another pod's term forbids
 it. Terms are filed under one label that they demand, so that a pod meets only the few
 terms that could be about it, however many pods have one.
 """
@@ -25,7 +26,7 @@ def concerns(
     return term.selector.matches(labels)
 
 
-class TermBook:
+class TermIndex:
     """Weighted terms of running pods: term → row → how many pods have it there."""
 
     def __init__(self) -> None:
@@ -58,19 +59,19 @@ class TermBook:
     def _file(self, term: Weighted) -> dict[int, int]:
         rows: dict[int, int] = {}
         self._rows[term] = rows
-        for file in _files(term[0].selector):
+        for file in demanded(term[0].selector):
             self._filed.setdefault(file, {})[term] = rows
         return rows
 
     def _unfile(self, term: Weighted) -> None:
         del self._rows[term]
-        for file in _files(term[0].selector):
+        for file in demanded(term[0].selector):
             del self._filed[file][term]
             if not self._filed[file]:
                 del self._filed[file]
 
 
-def _files(selector: Selector) -> list[Label | None]:
+def demanded(selector: Selector) -> list[Label | None]:
     """Return the labels of which a selected pod has one; `None` when none can be named."""
     for requirement in selector.requirements:
         if requirement.operator is Operator.IN:

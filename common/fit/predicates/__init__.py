@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The registry of predicates, in the order in which kube-scheduler runs its filters.
 
 `PREDICATES` is looked up at each question, so that a test can take one out.
@@ -24,7 +25,7 @@ from common.fit.predicates.volume_zone import VOLUME_ZONE
 __all__ = ("PREDICATES", "Predicate")
 
 # getDefaultPlugins in pkg/scheduler/apis/config/v1/default_plugins.go; only names come
-# first, because nodes that affinity does not name are not looked at.
+# first, because nodes that affinity does not name are not checked.
 PREDICATES: tuple[Predicate, ...] = (
     NODE_NAME,
     UNSCHEDULABLE,

@@ -1,6 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a predicate is: one family of the scheduler's filters, in two forms.
 
-`refuse` judges one node and says why not. `allow` judges all nodes at once, without the
+`reject` judges one node and says why not. `allow` judges all nodes at once, without the
 pods nominated to them; `None` means that it has nothing against any. Both must agree.
 """
 
@@ -11,10 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from common.fit.index.arrays import Flags
-from common.fit.refusals import Refusals
+from common.fit.rejections import Rejections
 
 if TYPE_CHECKING:
-    from common.fit.question import Question, Seat
+    from common.fit.question import NodeInfo, Question
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,5 +23,5 @@ class Predicate:
     """A family of filters; it judges a question and changes nothing."""
 
     name: str
-    refuse: Callable[[Question, Seat], Refusals]
+    reject: Callable[[Question, NodeInfo], Rejections]
     allow: Callable[[Question], Flags | None]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Features that a node's kubelet declares (plugins/nodedeclaredfeatures in v1.36)."""
 
 from __future__ import annotations
@@ -6,13 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 from common.fit.index.arrays import Flags, flags_at
 from common.fit.predicates.base import Predicate
-from common.fit.refusals import NONE, Refusal, Refusals
+from common.fit.rejections import NONE, Rejection, Rejections
 
 if TYPE_CHECKING:
-    from common.fit.question import Question, Seat
+    from common.fit.question import NodeInfo, Question
 
 _UNABLE: Final = (
-    Refusal(
+    Rejection(
         "NodeDeclaredFeatures",
         "FeatureNotDeclared",
         "node(s) didn't match Pod's required features",
@@ -20,8 +21,8 @@ _UNABLE: Final = (
 )
 
 
-def refuse(ask: Question, seat: Seat) -> Refusals:
-    return NONE if ask.pod.shape.features <= seat.node.features else _UNABLE
+def reject(ask: Question, info: NodeInfo) -> Rejections:
+    return NONE if ask.pod.shape.features <= info.node.features else _UNABLE
 
 
 def allow(ask: Question) -> Flags | None:
@@ -33,4 +34,4 @@ def allow(ask: Question) -> Flags | None:
     return flags_at(facts.capacity, able)
 
 
-DECLARED_FEATURES: Final = Predicate("declared-features", refuse, allow)
+DECLARED_FEATURES: Final = Predicate("declared-features", reject, allow)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Node selector and required node affinity (plugins/nodeaffinity/node_affinity.go)."""
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ from common.fit.index.arrays import Flags
 from common.fit.index.facts import NodeFacts
 from common.fit.predicates.base import Predicate
 from common.fit.predicates.node_name import names_asked
-from common.fit.refusals import NONE, Refusal, Refusals
+from common.fit.rejections import NONE, Rejection, Rejections
 
 if TYPE_CHECKING:
-    from common.fit.question import Question, Seat
+    from common.fit.question import NodeInfo, Question
 
 _NOT_SELECTED: Final = (
-    Refusal("NodeAffinity", "NodeNotSelected", "node(s) didn't match Pod's node affinity/selector"),
+    Rejection(
+        "NodeAffinity", "NodeNotSelected", "node(s) didn't match Pod's node affinity/selector"
+    ),
 )
 
 
@@ -37,19 +40,19 @@ def selected(shape: PodShape, facts: NodeFacts) -> Flags | None:
     return required if found is None else found & required
 
 
-def refuse(ask: Question, seat: Seat) -> Refusals:
-    names = ask.study(names_asked)
+def reject(ask: Question, info: NodeInfo) -> Rejections:
+    names = ask.prefilter(names_asked)
     # Nodes that affinity does not name never come this far.
-    if names is not None and seat.node.name not in names:
+    if names is not None and info.node.name not in names:
         return NONE
-    return NONE if selects(ask.pod.shape, seat.node) else _NOT_SELECTED
+    return NONE if selects(ask.pod.shape, info.node) else _NOT_SELECTED
 
 
 def allow(ask: Question) -> Flags | None:
     facts = ask.index.facts
     found = selected(ask.pod.shape, facts)
-    names = ask.study(names_asked)
+    names = ask.prefilter(names_asked)
     return found if names is None or found is None else found | ~facts.named(names)
 
 
-NODE_AFFINITY: Final = Predicate("node-affinity", refuse, allow)
+NODE_AFFINITY: Final = Predicate("node-affinity", reject, allow)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pods that ask for nodes by name.
 
 A spec may name its node (plugins/nodename/node_name.go), and required affinity may name
@@ -12,19 +13,19 @@ from typing import TYPE_CHECKING, Final
 from common.cluster.selectors import NodeSelector, NodeTerm
 from common.fit.index.arrays import Flags
 from common.fit.predicates.base import Predicate
-from common.fit.refusals import NONE, Refusal, Refusals
+from common.fit.rejections import NONE, Rejection, Rejections
 
 if TYPE_CHECKING:
-    from common.fit.question import Question, Seat
+    from common.fit.question import NodeInfo, Question
 
 _OTHER_NODE: Final = (
-    Refusal("NodeName", "OtherNodeNamed", "node(s) didn't match the requested node name"),
+    Rejection("NodeName", "OtherNodeNamed", "node(s) didn't match the requested node name"),
 )
 _NOT_AMONG: Final = (
-    Refusal("NodeAffinity", "NodeNotNamed", "node(s) didn't satisfy plugin(s) [NodeAffinity]"),
+    Rejection("NodeAffinity", "NodeNotNamed", "node(s) didn't satisfy plugin(s) [NodeAffinity]"),
 )
 _CONFLICT: Final = (
-    Refusal("NodeAffinity", "NamesConflict", "pod affinity terms conflict", everywhere=True),
+    Rejection("NodeAffinity", "NamesConflict", "pod affinity terms conflict", everywhere=True),
 )
 
 
@@ -41,19 +42,19 @@ def named(selector: NodeSelector | None) -> frozenset[str] | None:
     return found
 
 
-def refuse(ask: Question, seat: Seat) -> Refusals:
+def reject(ask: Question, info: NodeInfo) -> Rejections:
     wanted = ask.pod.node_name
-    if wanted and wanted != seat.node.name:
+    if wanted and wanted != info.node.name:
         return _OTHER_NODE
-    names = ask.study(names_asked)
-    if names is None or seat.node.name in names:
+    names = ask.prefilter(names_asked)
+    if names is None or info.node.name in names:
         return NONE
     return _NOT_AMONG if names else _CONFLICT
 
 
 def allow(ask: Question) -> Flags | None:
     facts = ask.index.facts
-    names = ask.study(names_asked)
+    names = ask.prefilter(names_asked)
     found = None if names is None else facts.named(names)
     if ask.pod.node_name:
         alone = facts.named(frozenset({ask.pod.node_name}))
@@ -71,4 +72,4 @@ def _named_by(term: NodeTerm) -> frozenset[str] | None:
     return frozenset.intersection(*wanted) if wanted else None
 
 
-NODE_NAME: Final = Predicate("node-name", refuse, allow)
+NODE_NAME: Final = Predicate("node-name", reject, allow)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Required pod affinity and anti-affinity, in both directions (plugins/interpodaffinity).
 
 Pods that end still count here. Two habits of the real one are kept: when no pod that
@@ -17,28 +18,28 @@ import numpy as np
 from common.cluster.records import PodRecord
 from common.cluster.shapes import PodTerm
 from common.fit.index.arrays import Flags, Ints
-from common.fit.index.crowd import Crowd, Group, tally
 from common.fit.index.facts import NodeFacts
+from common.fit.index.pod_groups import Group, PodGroups, tally
 from common.fit.index.terms import concerns
 from common.fit.predicates.base import Predicate
-from common.fit.refusals import NONE, Refusal, Refusals
+from common.fit.rejections import NONE, Rejection, Rejections
 
 if TYPE_CHECKING:
-    from common.fit.question import Question, Seat
+    from common.fit.question import NodeInfo, Question
 
 _PLUGIN: Final = "InterPodAffinity"
-_LONELY: Final = (Refusal(_PLUGIN, "PodAffinity", "node(s) didn't match pod affinity rules"),)
+_LONELY: Final = (Rejection(_PLUGIN, "PodAffinity", "node(s) didn't match pod affinity rules"),)
 _REPELLED: Final = (
-    Refusal(
-        _PLUGIN, "PodAntiAffinity", "node(s) didn't match pod anti-affinity rules", curable=True
+    Rejection(
+        _PLUGIN, "PodAntiAffinity", "node(s) didn't match pod anti-affinity rules", resolvable=True
     ),
 )
 _UNWANTED: Final = (
-    Refusal(
+    Rejection(
         _PLUGIN,
         "ExistingPodAntiAffinity",
         "node(s) didn't satisfy existing pods anti-affinity rules",
-        curable=True,
+        resolvable=True,
     ),
 )
 
@@ -59,7 +60,7 @@ class Relations:
     affinity: tuple[Reach, ...]
     anti_affinity: tuple[Reach, ...]
     first_of_its_kind: bool
-    """Nobody is there whom its affinity is about, but it would be itself."""
+    """No pod matches its affinity yet, but the pod itself would."""
 
     @property
     def indifferent(self) -> bool:
@@ -79,9 +80,9 @@ class Reach:
             return False
         return self.term.selector.matches(labels)
 
-    def groups(self, crowd: Crowd) -> Iterable[Group]:
-        reached = list(crowd.namespaces) if self.namespaces is None else self.namespaces
-        return crowd.find(self.term.selector, reached)
+    def groups(self, pod_groups: PodGroups) -> Iterable[Group]:
+        reached = list(pod_groups.namespaces) if self.namespaces is None else self.namespaces
+        return pod_groups.find(self.term.selector, reached)
 
 
 def relations(ask: Question) -> Relations:
@@ -89,14 +90,14 @@ def relations(ask: Question) -> Relations:
     pod, index = ask.pod, ask.index
     affinity = tuple(reach(ask, term) for term in pod.shape.affinity)
     anti_affinity = tuple(reach(ask, term) for term in pod.shape.anti_affinity)
-    company = _company(affinity, index.crowd, index.facts)
+    company = _company(affinity, index.pod_groups, index.facts)
     itself = all(r.about(pod.namespace, pod.labels) for r in affinity)
     return Relations(
         unwanted=_unwanted(ask),
         repelled=_domains(
             index.facts,
             (
-                (r.term.topology_key, tally(r.groups(index.crowd))[0])
+                (r.term.topology_key, tally(r.groups(index.pod_groups))[0])
                 for r in anti_affinity
                 if index.facts.knows(r.term.topology_key)
             ),
@@ -119,19 +120,19 @@ def reach(ask: Question, term: PodTerm) -> Reach:
     return Reach(term, term.namespaces | {n.name for n in known if selector.matches(n.labels)})
 
 
-def refuse(ask: Question, seat: Seat) -> Refusals:
-    ties = ask.study(relations)
+def reject(ask: Question, info: NodeInfo) -> Rejections:
+    ties = ask.prefilter(relations)
     if ties.indifferent:
         return NONE
-    if not _has_company(ask, ties, seat):
+    if not _has_company(ask, ties, info):
         return _LONELY
-    if _is_repelled(ask, ties, seat):
+    if _is_repelled(ask, ties, info):
         return _REPELLED
-    return _UNWANTED if _is_unwanted(ask, ties, seat) else NONE
+    return _UNWANTED if _is_unwanted(ask, ties, info) else NONE
 
 
 def allow(ask: Question) -> Flags | None:
-    ties = ask.study(relations)
+    ties = ask.prefilter(relations)
     if ties.indifferent:
         return None
     facts = ask.index.facts
@@ -146,40 +147,40 @@ def allow(ask: Question) -> Flags | None:
     return allowed
 
 
-def _has_company(ask: Question, ties: Relations, seat: Seat) -> bool:
+def _has_company(ask: Question, ties: Relations, info: NodeInfo) -> bool:
     keys = [r.term.topology_key for r in ties.affinity]
-    if not all(key in seat.node.labels for key in keys):
+    if not all(key in info.node.labels for key in keys):
         return False
     facts = ask.index.facts
-    if all(_holds(facts, ties.company, key, seat.row) for key in keys):
+    if all(_holds(facts, ties.company, key, info.row) for key in keys):
         return True
-    # Whoever is nominated to this node is in all of its domains.
-    if any(_all_about(ties.affinity, guest) for guest in seat.guests):
+    # A pod that is nominated to this node is in all of its domains.
+    if any(_all_about(ties.affinity, nominee) for nominee in info.nominated):
         return True
     return ties.first_of_its_kind
 
 
-def _is_repelled(ask: Question, ties: Relations, seat: Seat) -> bool:
+def _is_repelled(ask: Question, ties: Relations, info: NodeInfo) -> bool:
     facts = ask.index.facts
-    if any(_holds(facts, ties.repelled, key, seat.row) for key in ties.repelled):
+    if any(_holds(facts, ties.repelled, key, info.row) for key in ties.repelled):
         return True
     return any(
-        r.term.topology_key in seat.node.labels and r.about(guest.namespace, guest.labels)
+        r.term.topology_key in info.node.labels and r.about(nominee.namespace, nominee.labels)
         for r in ties.anti_affinity
-        for guest in seat.guests
+        for nominee in info.nominated
     )
 
 
-def _is_unwanted(ask: Question, ties: Relations, seat: Seat) -> bool:
+def _is_unwanted(ask: Question, ties: Relations, info: NodeInfo) -> bool:
     facts = ask.index.facts
-    if any(_holds(facts, ties.unwanted, key, seat.row) for key in ties.unwanted):
+    if any(_holds(facts, ties.unwanted, key, info.row) for key in ties.unwanted):
         return True
     pod, of_namespace = ask.pod, ask.namespace_labels()
     return any(
-        term.topology_key in seat.node.labels
+        term.topology_key in info.node.labels
         and concerns(term, pod.namespace, pod.labels, of_namespace)
-        for guest in seat.guests
-        for term in guest.shape.anti_affinity
+        for nominee in info.nominated
+        for term in nominee.shape.anti_affinity
     )
 
 
@@ -200,7 +201,7 @@ def _within(facts: NodeFacts, domains: Domains) -> Flags:
 
 def _unwanted(ask: Question) -> Domains:
     pod, index = ask.pod, ask.index
-    about = index.grudges.about(pod.namespace, pod.labels, ask.namespace_labels())
+    about = index.anti_affinity_terms.about(pod.namespace, pod.labels, ask.namespace_labels())
     where = (
         (term.topology_key, np.array(list(rows), dtype=np.int64))
         for (term, _), rows in about
@@ -209,12 +210,12 @@ def _unwanted(ask: Question) -> Domains:
     return _domains(index.facts, where)
 
 
-def _company(affinity: tuple[Reach, ...], crowd: Crowd, facts: NodeFacts) -> Domains:
+def _company(affinity: tuple[Reach, ...], pod_groups: PodGroups, facts: NodeFacts) -> Domains:
     if not affinity:
         return {}
     rows, _ = tally(
         group
-        for group in affinity[0].groups(crowd)
+        for group in affinity[0].groups(pod_groups)
         if all(r.about(group.namespace, group.labels) for r in affinity[1:])
     )
     return _domains(facts, ((r.term.topology_key, rows) for r in affinity))
@@ -230,4 +231,4 @@ def _domains(facts: NodeFacts, where: Iterable[tuple[str, Ints]]) -> Domains:
     return found
 
 
-POD_AFFINITY: Final = Predicate("pod-affinity", refuse, allow)
+POD_AFFINITY: Final = Predicate("pod-affinity", reject, allow)

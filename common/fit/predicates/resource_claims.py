@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pods with resource claims: devices are allocated by rules that are not judged here."""
 
 from __future__ import annotations
@@ -8,13 +9,13 @@ import numpy as np
 
 from common.fit.index.arrays import Flags
 from common.fit.predicates.base import Predicate
-from common.fit.refusals import NONE, Refusal, Refusals
+from common.fit.rejections import NONE, Rejection, Rejections
 
 if TYPE_CHECKING:
-    from common.fit.question import Question, Seat
+    from common.fit.question import NodeInfo, Question
 
 _NOT_JUDGED: Final = (
-    Refusal(
+    Rejection(
         "DynamicResources",
         "ResourceClaimsNotJudged",
         "pods with resource claims are not judged",
@@ -23,7 +24,7 @@ _NOT_JUDGED: Final = (
 )
 
 
-def refuse(ask: Question, _: Seat) -> Refusals:
+def reject(ask: Question, _: NodeInfo) -> Rejections:
     return _NOT_JUDGED if ask.pod.shape.resource_claims else NONE
 
 
@@ -33,4 +34,4 @@ def allow(ask: Question) -> Flags | None:
     return np.zeros(ask.index.facts.capacity, dtype=np.bool_)
 
 
-RESOURCE_CLAIMS: Final = Predicate("resource-claims", refuse, allow)
+RESOURCE_CLAIMS: Final = Predicate("resource-claims", reject, allow)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hard topology spread constraints (plugins/podtopologyspread).
 
 Pods that end do not count. A domain exists if a node with all of the constraints' labels,
@@ -16,20 +17,20 @@ from common.cluster.selectors import Operator, Requirement, Selector
 from common.cluster.shapes import PodShape, Spread
 from common.fit.index.arrays import Flags, Ints
 from common.fit.index.columns import Column
-from common.fit.index.crowd import tally
 from common.fit.index.facts import NodeFacts
+from common.fit.index.pod_groups import tally
 from common.fit.predicates.base import Predicate
 from common.fit.predicates.node_affinity import selected
-from common.fit.refusals import NONE, Refusal, Refusals
+from common.fit.rejections import NONE, Rejection, Rejections
 
 if TYPE_CHECKING:
-    from common.fit.question import Question, Seat
+    from common.fit.question import NodeInfo, Question
 
 _PLUGIN: Final = "PodTopologySpread"
-_WORDS: Final = "node(s) didn't match pod topology spread constraints"
-_UNEVEN: Final = (Refusal(_PLUGIN, "TopologySpread", _WORDS, curable=True),)
+_MESSAGE: Final = "node(s) didn't match pod topology spread constraints"
+_UNEVEN: Final = (Rejection(_PLUGIN, "TopologySpread", _MESSAGE, resolvable=True),)
 _UNLABELLED: Final = (
-    Refusal(_PLUGIN, "TopologyLabelMissing", f"{_WORDS} (missing required label)"),
+    Rejection(_PLUGIN, "TopologyLabelMissing", f"{_MESSAGE} (missing required label)"),
 )
 
 
@@ -61,7 +62,7 @@ class Spreading:
 
 
 def constraint_selector(constraint: Spread, labels: Mapping[str, str]) -> Selector:
-    """Return whom a constraint counts: its selector and the pod's own values of some labels."""
+    """Return which pods a constraint counts: its selector and the pod's values of some labels."""
     keys = [
         Requirement(key, Operator.IN, frozenset({labels[key]}))
         for key in constraint.match_label_keys
@@ -94,19 +95,19 @@ def counted_rows(ask: Question, selector: Selector) -> tuple[Ints, Ints]:
     if not selector.requirements:
         # An empty selector selects all and counts none (countPodsMatchSelector).
         return tally(())
-    groups = ask.index.crowd.find(selector, (ask.pod.namespace,))
+    groups = ask.index.pod_groups.find(selector, (ask.pod.namespace,))
     return tally(group for group in groups if not group.terminating)
 
 
-def refuse(ask: Question, seat: Seat) -> Refusals:
-    found = ask.study(spreadings)
-    everywhere = all(s.constraint.topology_key in seat.node.labels for s in found)
+def reject(ask: Question, info: NodeInfo) -> Rejections:
+    found = ask.prefilter(spreadings)
+    everywhere = all(s.constraint.topology_key in info.node.labels for s in found)
     for spreading in found:
-        value = int(spreading.column.ids[seat.row])
+        value = int(spreading.column.ids[info.row])
         if value < 0:
             return _UNLABELLED
-        counts_here = everywhere and spreading.eligible[seat.row]
-        more = _counted(ask, spreading, seat) if seat.guests and counts_here else 0
+        counts_here = everywhere and spreading.eligible[info.row]
+        more = _counted(ask, spreading, info) if info.nominated and counts_here else 0
         if spreading.skew(value, more) > spreading.constraint.max_skew:
             return _UNEVEN
     return NONE
@@ -114,7 +115,7 @@ def refuse(ask: Question, seat: Seat) -> Refusals:
 
 def allow(ask: Question) -> Flags | None:
     allowed: Flags | None = None
-    for spreading in ask.study(spreadings):
+    for spreading in ask.prefilter(spreadings):
         room = spreading.constraint.max_skew + spreading.least - spreading.itself
         # The absent, which as an index are the last, have no domain and are refused.
         by_value = np.append(spreading.counts <= room, np.False_)
@@ -145,12 +146,12 @@ def _least(constraint: Spread, held: Ints) -> int:
     return 0 if held.size < constraint.min_domains else int(held.min())
 
 
-def _counted(ask: Question, spreading: Spreading, seat: Seat) -> int:
+def _counted(ask: Question, spreading: Spreading, info: NodeInfo) -> int:
     """Return how many of the pods nominated to a node the constraint counts."""
     return sum(
-        guest.namespace == ask.pod.namespace and spreading.selector.matches(guest.labels)
-        for guest in seat.guests
+        nominee.namespace == ask.pod.namespace and spreading.selector.matches(nominee.labels)
+        for nominee in info.nominated
     )
 
 
-TOPOLOGY_SPREAD: Final = Predicate("topology-spread", refuse, allow)
+TOPOLOGY_SPREAD: Final = Predicate("topology-spread", reject, allow)

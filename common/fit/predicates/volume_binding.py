@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Claims: bound volumes reach only some nodes, waiting ones must find or get a volume.
 
 The rules are those of plugins/volumebinding/{volume_binding,binder}.go and of
@@ -13,38 +14,38 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from common.api.contract import SELECTED_NODE
 from common.cluster.records import NodeRecord
 from common.cluster.storage import ClaimRecord, StorageClassRecord, VolumeRecord
-from common.contract import SELECTED_NODE
 from common.fit.index.arrays import Flags
 from common.fit.index.facts import NodeFacts
 from common.fit.index.storage import Storage
 from common.fit.predicates.base import Predicate
-from common.fit.refusals import NONE, Refusal, Refusals
+from common.fit.rejections import NONE, Rejection, Rejections
 
 if TYPE_CHECKING:
-    from common.fit.question import Question, Seat
+    from common.fit.question import NodeInfo, Question
 
 _PLUGIN: Final = "VolumeBinding"
 _NO_PROVISIONER: Final = frozenset({"", "kubernetes.io/no-provisioner"})
-_UNBOUND: Final = Refusal(
+_UNBOUND: Final = Rejection(
     _PLUGIN,
     "UnboundImmediateClaim",
     "pod has unbound immediate PersistentVolumeClaims",
     everywhere=True,
 )
-_OUT_OF_REACH: Final = Refusal(
+_OUT_OF_REACH: Final = Rejection(
     _PLUGIN, "VolumeNodeAffinity", "node(s) didn't match PersistentVolume's node affinity"
 )
-_NOTHING_TO_BIND: Final = Refusal(
+_NOTHING_TO_BIND: Final = Rejection(
     _PLUGIN, "NoVolumeToBind", "node(s) didn't find available persistent volumes to bind"
 )
-_VOLUME_GONE: Final = Refusal(
+_VOLUME_GONE: Final = Rejection(
     _PLUGIN,
     "VolumeGone",
     "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
 )
-_IN_TREE: Final = Refusal(
+_IN_TREE: Final = Rejection(
     _PLUGIN, "InTreeVolumeNotJudged", "volumes of in-tree drivers are not judged", everywhere=True
 )
 
@@ -69,7 +70,7 @@ class Waiting:
 class Claims:
     """The claims of a pod, by what they need."""
 
-    refusals: Refusals = ()
+    rejections: Rejections = ()
     bound: tuple[VolumeRecord | None, ...] = ()
     waiting: tuple[Waiting, ...] = ()
 
@@ -81,28 +82,28 @@ def claims(ask: Question) -> Claims:
         return Claims()
     found = [(_find(ask, name, ephemeral=False)) for name in shape.claims]
     found += [_find(ask, f"{ask.pod.name}-{v}", ephemeral=True) for v in shape.ephemeral_claims]
-    unusable = [each for each in found if isinstance(each, Refusal)]
+    unusable = [each for each in found if isinstance(each, Rejection)]
     if unusable:
-        return Claims(refusals=(unusable[0],))
+        return Claims(rejections=(unusable[0],))
     usable = [each for each in found if isinstance(each, ClaimRecord)]
     return _sorted(usable, storage)
 
 
-def refuse(ask: Question, seat: Seat) -> Refusals:
-    found = ask.study(claims)
-    if found.refusals:
-        return found.refusals
-    reached = _reached(found.bound, seat.node)
-    waits = NONE if _satisfied(found.waiting, seat.node) else (_NOTHING_TO_BIND,)
+def reject(ask: Question, info: NodeInfo) -> Rejections:
+    found = ask.prefilter(claims)
+    if found.rejections:
+        return found.rejections
+    reached = _reached(found.bound, info.node)
+    waits = NONE if _satisfied(found.waiting, info.node) else (_NOTHING_TO_BIND,)
     if reached is _VOLUME_GONE:
         return (*waits, reached)
     return waits if reached is None else (reached, *waits)
 
 
 def allow(ask: Question) -> Flags | None:
-    found = ask.study(claims)
+    found = ask.prefilter(claims)
     facts = ask.index.facts
-    if found.refusals or None in found.bound:
+    if found.rejections or None in found.bound:
         return np.zeros(facts.capacity, dtype=np.bool_)
     allowed = facts.alive
     for volume in found.bound:
@@ -116,19 +117,19 @@ def reaches(volume: VolumeRecord, node: NodeRecord) -> bool:
     return volume.nodes is None or volume.nodes.matches(node.labels, "")
 
 
-def _find(ask: Question, name: str, *, ephemeral: bool) -> ClaimRecord | Refusal:
+def _find(ask: Question, name: str, *, ephemeral: bool) -> ClaimRecord | Rejection:
     claim = ask.index.storage.claim(f"{ask.pod.namespace}/{name}")
     if claim is None:
         return _unusable("ClaimMissing", _missing(name, ephemeral=ephemeral))
     if claim.phase == "Lost":
-        words = f'bound to non-existent persistentvolume "{claim.volume}"'
-        return _unusable("ClaimLost", f'persistentvolumeclaim "{name}" {words}')
+        message = f'bound to non-existent persistentvolume "{claim.volume}"'
+        return _unusable("ClaimLost", f'persistentvolumeclaim "{name}" {message}')
     if claim.deleted_s is not None:
         return _unusable("ClaimDeleted", f'persistentvolumeclaim "{name}" is being deleted')
     if ephemeral and (claim.owner is None or str(claim.owner.uid) != ask.pod.uid):
         pod = f"{ask.pod.namespace}/{ask.pod.name}"
-        words = f"PVC {claim.key} was not created for pod {pod} (pod is not owner)"
-        return _unusable("ClaimOfAnotherPod", words)
+        message = f"PVC {claim.key} was not created for pod {pod} (pod is not owner)"
+        return _unusable("ClaimOfAnotherPod", message)
     return claim
 
 
@@ -139,21 +140,21 @@ def _missing(name: str, *, ephemeral: bool) -> str:
     return f'persistentvolumeclaim "{name}" not found'
 
 
-def _unusable(name: str, words: str) -> Refusal:
-    return Refusal(_PLUGIN, name, words, everywhere=True)
+def _unusable(name: str, message: str) -> Rejection:
+    return Rejection(_PLUGIN, name, message, everywhere=True)
 
 
 def _sorted(usable: list[ClaimRecord], storage: Storage) -> Claims:
     bound = [storage.volume(claim.volume) for claim in usable if claim.bound]
     if any(volume is not None and volume.in_tree for volume in bound):
-        return Claims(refusals=(_IN_TREE,))
+        return Claims(rejections=(_IN_TREE,))
     waiting = []
     for claim in sorted(usable, key=lambda c: c.request_milli):
         made_by = storage.class_of(claim)
         if claim.bound:
             continue
         if made_by is None or not made_by.waits_for_consumer or claim.volume:
-            return Claims(refusals=(_UNBOUND,))
+            return Claims(rejections=(_UNBOUND,))
         suiting = [v for v in storage.of_class(claim.storage_class or "") if _suits(claim, v)]
         reserved = tuple(volume for volume in suiting if volume.claim)
         free = tuple(volume for volume in suiting if not volume.claim)
@@ -179,7 +180,7 @@ def _is_reserved_for(volume: VolumeRecord, claim: ClaimRecord) -> bool:
     return volume.claim == claim.key and volume.claim_uid in ("", claim.uid)
 
 
-def _reached(bound: tuple[VolumeRecord | None, ...], node: NodeRecord) -> Refusal | None:
+def _reached(bound: tuple[VolumeRecord | None, ...], node: NodeRecord) -> Rejection | None:
     for volume in bound:
         if volume is None:
             return _VOLUME_GONE
@@ -231,4 +232,4 @@ def _satisfying(waiting: tuple[Waiting, ...], facts: NodeFacts, among: Flags) ->
     return found
 
 
-VOLUME_BINDING: Final = Predicate("volume-binding", refuse, allow)
+VOLUME_BINDING: Final = Predicate("volume-binding", reject, allow)

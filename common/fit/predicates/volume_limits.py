@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How many volumes a CSI driver can attach to a node (plugins/nodevolumelimits/csi.go).
 
 Counted are the volumes of the pods on the node, each once. Volumes that are attached
@@ -16,13 +17,15 @@ from common.fit.index.arrays import Flags
 from common.fit.index.mounts import claim_keys
 from common.fit.index.storage import Attachment, Storage, inline
 from common.fit.predicates.base import Predicate
-from common.fit.refusals import NONE, Refusal, Refusals
+from common.fit.rejections import NONE, Rejection, Rejections
 
 if TYPE_CHECKING:
-    from common.fit.question import Question, Seat
+    from common.fit.question import NodeInfo, Question
 
 _FULL: Final = (
-    Refusal("NodeVolumeLimits", "TooManyVolumes", "node(s) exceed max volume count", curable=True),
+    Rejection(
+        "NodeVolumeLimits", "TooManyVolumes", "node(s) exceed max volume count", resolvable=True
+    ),
 )
 
 
@@ -31,15 +34,15 @@ def attachments(ask: Question) -> frozenset[Attachment]:
     return _of_pod(ask.pod, ask.index.storage)
 
 
-def refuse(ask: Question, seat: Seat) -> Refusals:
-    wanted = ask.study(attachments)
-    limits = ask.index.storage.limits(seat.node.name) if wanted else {}
+def reject(ask: Question, info: NodeInfo) -> Rejections:
+    wanted = ask.prefilter(attachments)
+    limits = ask.index.storage.limits(info.node.name) if wanted else {}
     if not limits:
         return NONE
     index = ask.index
     index.mounts.settle(index.storage, index.facts.nodes)
-    promised = (_of_pod(guest, index.storage) for guest in seat.guests)
-    held = index.mounts.attached(seat.row).union(*promised)
+    promised = (_of_pod(nominee, index.storage) for nominee in info.nominated)
+    held = index.mounts.attached(info.row).union(*promised)
     count = Counter(attachment.driver for attachment in held)
     for driver, more in Counter(a.driver for a in wanted - held).items():
         if driver in limits and count[driver] + more > limits[driver]:
@@ -48,7 +51,7 @@ def refuse(ask: Question, seat: Seat) -> Refusals:
 
 
 def allow(ask: Question) -> Flags | None:
-    wanted = ask.study(attachments)
+    wanted = ask.prefilter(attachments)
     if not wanted:
         return None
     index = ask.index
@@ -73,4 +76,4 @@ def _of_pod(pod: Placed, storage: Storage) -> frozenset[Attachment]:
     return frozenset(a for a in found if a is not None)
 
 
-VOLUME_LIMITS: Final = Predicate("volume-limits", refuse, allow)
+VOLUME_LIMITS: Final = Predicate("volume-limits", reject, allow)

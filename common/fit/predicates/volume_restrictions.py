@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Volumes that two pods may not share (plugins/volumerestrictions).
 
 A claim for one pod at a time keeps a second pod from every node; disks of old in-tree
@@ -15,21 +16,23 @@ import numpy as np
 from common.cluster.shapes import Disk
 from common.fit.index.arrays import Flags, flags_at
 from common.fit.predicates.base import Predicate
-from common.fit.refusals import NONE, Refusal, Refusals
+from common.fit.rejections import NONE, Rejection, Rejections
 
 if TYPE_CHECKING:
-    from common.fit.question import Question, Seat
+    from common.fit.question import NodeInfo, Question
 
 _PLUGIN: Final = "VolumeRestrictions"
 _ONE_POD: Final = "ReadWriteOncePod"
-_MOUNTED: Final = (Refusal(_PLUGIN, "DiskConflict", "node(s) had no available disk", curable=True),)
+_MOUNTED: Final = (
+    Rejection(_PLUGIN, "DiskConflict", "node(s) had no available disk", resolvable=True),
+)
 _IN_USE: Final = (
-    Refusal(
+    Rejection(
         _PLUGIN,
         "ClaimInUse",
         "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode "
         "already in-use by another pod",
-        curable=True,
+        resolvable=True,
     ),
 )
 
@@ -63,23 +66,23 @@ def conflict(disk: Disk, mounted: Disk) -> bool:
     return disk.kind == "aws" or not (disk.read_only and mounted.read_only)
 
 
-def refuse(ask: Question, seat: Seat) -> Refusals:
+def reject(ask: Question, info: NodeInfo) -> Rejections:
     disks = ask.pod.shape.disks
-    promised = [disk for guest in seat.guests for disk in guest.shape.disks]
-    if _clash(disks, promised) or _clash(disks, ask.index.mounts.disks(seat.row)):
+    promised = [disk for nominee in info.nominated for disk in nominee.shape.disks]
+    if _clash(disks, promised) or _clash(disks, ask.index.mounts.disks(info.row)):
         return _MOUNTED
-    mine = ask.study(exclusive)
+    mine = ask.prefilter(exclusive)
     if mine.in_use:
         return _IN_USE
     # The real one asks nominated pods only when it has something to check anyway, and
     # then goes by the name of the claim, whatever the namespace.
-    waiting = {claim for guest in seat.guests for claim in guest.shape.claims}
+    waiting = {claim for nominee in info.nominated for claim in nominee.shape.claims}
     return _IN_USE if disks and mine.names & waiting else NONE
 
 
 def allow(ask: Question) -> Flags | None:
     index = ask.index
-    if ask.study(exclusive).in_use:
+    if ask.prefilter(exclusive).in_use:
         return np.zeros(index.facts.capacity, dtype=np.bool_)
     disks = ask.pod.shape.disks
     if not disks:
@@ -93,4 +96,4 @@ def _clash(disks: Iterable[Disk], mounted: Iterable[Disk]) -> bool:
     return any(conflict(disk, other) for disk in disks for other in mounted)
 
 
-VOLUME_RESTRICTIONS: Final = Predicate("volume-restrictions", refuse, allow)
+VOLUME_RESTRICTIONS: Final = Predicate("volume-restrictions", reject, allow)

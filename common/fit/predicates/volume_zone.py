@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Zones that volumes carry as labels, from before they had node affinity.
 
 The rules are those of plugins/volumezone/volume_zone.go: a node without any zone or
@@ -16,13 +17,13 @@ from common.fit.index.arrays import Flags
 from common.fit.index.columns import Column
 from common.fit.index.facts import NodeFacts
 from common.fit.predicates.base import Predicate
-from common.fit.refusals import NONE, Refusal, Refusals
+from common.fit.rejections import NONE, Rejection, Rejections
 
 if TYPE_CHECKING:
-    from common.fit.question import Question, Seat
+    from common.fit.question import NodeInfo, Question
 
 _PLUGIN: Final = "VolumeZone"
-_ELSEWHERE: Final = (Refusal(_PLUGIN, "VolumeZone", "node(s) had no available volume zone"),)
+_ELSEWHERE: Final = (Rejection(_PLUGIN, "VolumeZone", "node(s) had no available volume zone"),)
 _SUCCESSORS: Final = {
     "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
     "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
@@ -33,7 +34,7 @@ _SEPARATOR: Final = "__"
 Zones = tuple[tuple[str, frozenset[str]], ...]
 
 
-def zones(ask: Question) -> Zones | Refusal:
+def zones(ask: Question) -> Zones | Rejection:
     """Return (label, values) that the pod's volumes demand."""
     storage = ask.index.storage
     found: list[tuple[str, frozenset[str]]] = []
@@ -43,25 +44,25 @@ def zones(ask: Question) -> Zones | Refusal:
             continue
         volume = storage.volume(claim.volume)
         if volume is None:
-            words = f'persistentvolume "{claim.volume}" not found'
-            return Refusal(_PLUGIN, "VolumeMissing", words, everywhere=True)
+            message = f'persistentvolume "{claim.volume}" not found'
+            return Rejection(_PLUGIN, "VolumeMissing", message, everywhere=True)
         found += _zones_of(volume)
     return tuple(found)
 
 
-def refuse(ask: Question, seat: Seat) -> Refusals:
-    wanted = ask.study(zones)
-    if isinstance(wanted, Refusal):
+def reject(ask: Question, info: NodeInfo) -> Rejections:
+    wanted = ask.prefilter(zones)
+    if isinstance(wanted, Rejection):
         return (wanted,)
-    if not wanted or not any(label in seat.node.labels for label in _LABELS):
+    if not wanted or not any(label in info.node.labels for label in _LABELS):
         return NONE
-    return NONE if all(_is_in(seat.node, *zone) for zone in wanted) else _ELSEWHERE
+    return NONE if all(_is_in(info.node, *zone) for zone in wanted) else _ELSEWHERE
 
 
 def allow(ask: Question) -> Flags | None:
-    wanted = ask.study(zones)
+    wanted = ask.prefilter(zones)
     facts = ask.index.facts
-    if isinstance(wanted, Refusal):
+    if isinstance(wanted, Rejection):
         return np.zeros(facts.capacity, dtype=np.bool_)
     if not wanted:
         return None
@@ -106,4 +107,4 @@ def _among(column: Column, values: frozenset[str]) -> Flags:
     return column.pick(wanted)
 
 
-VOLUME_ZONE: Final = Predicate("volume-zone", refuse, allow)
+VOLUME_ZONE: Final = Predicate("volume-zone", reject, allow)

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From what the search chose to the plan that people read: moves, nodes, bound, reasons.
+
+Equal demands give plans with equal names, on any machine and at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from common.api.migrations import MoveReason
+from common.cluster.records import PodRecord
+from common.config import Strategy
+from rebalancer.goals import AtMost, Goal, title
+from rebalancer.planner.bounds import lower_bound
+from rebalancer.planner.cycle import cut
+from rebalancer.planner.draft import Draft
+from rebalancer.planner.explain import Explainer
+from rebalancer.planner.instance import Floats
+from rebalancer.planner.movable import Movable
+from rebalancer.planner.ordering import Step
+from rebalancer.planner.plan import Bound, Level, Move, NodePlan, Plan
+from rebalancer.planner.problem import Problem
+from rebalancer.refusals import Refusal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Outcome:
+    """What the search came to."""
+
+    chains: Sequence[Sequence[Step]]
+    """In their order; moves of one chain belong together."""
+    draft: Draft
+    """With all of these moves in it."""
+    dropped: Mapping[Movable, Refusal]
+    """Pods whose moves were tried and left out."""
+    leveled: Collection[Movable]
+    """Pods that move to level a pool."""
+    last_resort: Collection[Movable]
+    """Pods that found a place only where constraints yield."""
+    fewest_evictions: int | None
+    """What it takes for the same goals if priorities do not matter; None if not known."""
+
+
+def assemble(problem: Problem, outcome: Outcome) -> Plan:
+    """Return the plan with everything that a reader may ask about it."""
+    return _Assembly(problem, outcome).plan()
+
+
+class _Assembly:
+    """Puts one plan together."""
+
+    def __init__(self, problem: Problem, outcome: Outcome) -> None:
+        self._problem = problem
+        self._outcome = outcome
+        self._counts: dict[int, int] = {}
+        """How many nodes a kind of pods could ever run on."""
+        self._kept = outcome.draft.fitting.kept_domains()
+
+    def plan(self) -> Plan:
+        problem, draft = self._problem, self._outcome.draft
+        explainer = Explainer(problem, draft, self._outcome.dropped)
+        unmet, refused = explainer.unmet(), explainer.refused()
+        missed = [goal for goal in problem.goals if not draft.meets(goal)]
+        moves, bound = self._moves(), self._bound(missed)
+        fingerprint = problem.demand.fingerprints.of(problem.demand)
+        return Plan(
+            plan_id=_plan_id(fingerprint, moves),
+            fingerprint=fingerprint,
+            strategies=tuple(sorted({goal.strategy for goal in problem.goals})),
+            goals=tuple(title(goal) for goal in problem.goals),
+            moves=moves,
+            lower_bound=bound,
+            lower_bound_all=self._bound_for_all(missed, bound) if missed else bound,
+            priority_policy=problem.priorities.policy,
+            fewest_evictions=self._outcome.fewest_evictions,
+            nodes=self._nodes(draft),
+            unmet=unmet,
+            refused=refused,
+            staying=explainer.staying(refused),
+            opt_outs=explainer.opt_outs(),
+            notes=problem.demand.assessment.notes,
+            evaluations=draft.evaluations.spent,
+        )
+
+    def _bound(self, missed: Collection[Goal]) -> Bound:
+        instance = self._problem.instance(self._goes_anywhere)
+        return lower_bound(instance, self._problem.goals, excluded=missed)
+
+    def _bound_for_all(self, missed: Collection[Goal], met: Bound) -> Bound:
+        # A plan that meets more goals may have to move pods of higher priorities for these.
+        instance = self._problem.instance(self._goes_anywhere, missed)
+        found = lower_bound(instance, self._problem.goals)
+        # Whatever meets all goals meets those that are met, and takes as much for it.
+        return found if found.evictions >= met.evictions else met
+
+    def _goes_anywhere(self, m: Movable) -> bool:
+        """Tell whether a pod that has to go for a ceiling could run on any other node, ever.
+
+        Selectors, taints, node affinity and level domains of a hard spread are certain; what else
+        other pods have against it is not, because they may move too.
+        """
+        problem, fitting = self._problem, self._outcome.draft.fitting
+        if not isinstance(problem.goal_of(m.row), AtMost):
+            return True
+        possible = fitting.ever_possible(m)
+        kept = self._kept.of(m, fitting.candidate(m))
+        if kept is not None:
+            others = possible & problem.takes & kept
+            others[m.row] = False
+            return bool(others.any())
+        # Pods of the same kind share the object, which is kept.
+        count = self._counts.get(id(possible))
+        if count is None:
+            count = self._counts[id(possible)] = int((possible & problem.takes).sum())
+        return count > (1 if possible[m.row] and problem.takes[m.row] else 0)
+
+    def _moves(self) -> tuple[Move, ...]:
+        chains = self._outcome.chains
+        deferred_by = cut(self._problem, chains)
+        return tuple(
+            self._move(step, number, deferred_by[step.m])
+            for number, chain in enumerate(chains)
+            for step in chain
+        )
+
+    def _move(self, step: Step, chain: int, deferred_by: str) -> Move:
+        m, names = step.m, self._problem.nodes
+        reason, message = self._reason(m)
+        if m in self._outcome.last_resort:
+            message += "; as a last resort it goes to a node or zone that it should rather avoid"
+        return Move(
+            pod=m.pod.key,
+            uid=m.pod.uid,
+            owner=self._owner(m.pod),
+            source=names[m.row],
+            target=names[step.row],
+            alternatives=tuple(names[row] for row in step.alternatives),
+            strategy=self._strategy(m),
+            reason=reason,
+            message=message,
+            chain=chain,
+            needs=tuple(q.pod.uid for q in step.needs),
+            cpu_milli=m.cpu_milli,
+            mem_bytes=m.mem_bytes,
+            this_cycle=not deferred_by,
+            deferred_by=deferred_by,
+            surge=m.surges,
+            relieves=self._relieves(m),
+        )
+
+    def _relieves(self, m: Movable) -> bool:
+        goal = self._problem.goal_of(m.row)
+        return isinstance(goal, AtMost) and self._outcome.draft.meets(goal)
+
+    def _strategy(self, m: Movable) -> Strategy:
+        goal = self._problem.goal_of(m.row)
+        if goal is None and m in self._outcome.leveled:
+            return Strategy.LOAD_BALANCING
+        return (goal or self._problem.goals[0]).strategy
+
+    def _reason(self, m: Movable) -> tuple[MoveReason, str]:
+        name, goal = self._problem.nodes[m.row], self._problem.goal_of(m.row)
+        if goal is not None:
+            reason = MoveReason.MAINTENANCE if m.maintenance else MoveReason.ABOVE_CEILING
+            return reason, goal.message
+        if m in self._outcome.leveled:
+            goals = (g for g in self._problem.spreads if name in g.nodes)
+            return MoveReason.SPREAD, next((g.message for g in goals), "its pool is uneven")
+        return MoveReason.MAKES_ROOM, f"{name} has to make room for another pod of this plan"
+
+    def _owner(self, pod: PodRecord) -> str:
+        found = self._problem.snapshot.top_workload(pod)
+        if found is not None:
+            return f"{found.kind} {found.key}"
+        return f"{pod.owner.kind} {pod.namespace}/{pod.owner.name}" if pod.owner else ""
+
+    def _nodes(self, draft: Draft) -> tuple[NodePlan, ...]:
+        problem, parts = self._problem, self._problem.demand.assessment.participation
+        before, after = problem.percent(problem.load), draft.percent()
+        sources, targets = {m.row for m in draft.moves}, set(draft.moves.values())
+        known = self._problem.demand.cluster.load.nodes
+        return tuple(
+            NodePlan(
+                name=name,
+                before=_level(before[row]),
+                after=_level(after[row]),
+                role=_role(source=row in sources, target=row in targets),
+                source_refusals=parts.sources_refused.get(name, ()),
+                target_refusals=parts.targets_refused.get(name, ()),
+                state=parts.states.get(name, ()),
+                unknown=known[name].why or "",
+            )
+            for row, name in enumerate(problem.nodes)
+        )
+
+
+def _level(percent: Floats) -> Level:
+    return Level(cpu=float(percent[0]), memory=float(percent[1]))
+
+
+def _role(*, source: bool, target: bool) -> str:
+    if source and target:
+        return "both"
+    return "source" if source else "target" if target else ""
+
+
+def _plan_id(fingerprint: str, moves: Sequence[Move]) -> str:
+    """Return the name of a plan."""
+    digest = blake2b(fingerprint.encode(), digest_size=6)
+    for move in moves:
+        digest.update(f"{move.uid}>{move.target}\n".encode())
+    return f"plan-{digest.hexdigest()}"

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which part of a plan runs in this cycle, and what puts off the rest.
+
+The plan is always whole. Its chains are gone through in their order, worst node first: a chain
+of which every move keeps every limit and every PodDisruptionBudget belongs to this cycle;
+another one is put off, and names what puts it off. What is under way already counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from common.api.migrations import Purpose
+from common.cluster.records import ControllerId
+from rebalancer.evictability import Ledger
+from rebalancer.limits import LimitedMove, Running, Tally, replicas_of
+from rebalancer.planner.movable import Movable
+from rebalancer.planner.ordering import Step
+from rebalancer.planner.problem import Problem
+from rebalancer.refusals import Reason, Refusal
+
+PDB: Final = "PodDisruptionBudget"
+_NEW: Final = Running.THIS_CYCLE | Running.UNDER_WAY
+
+
+class Cycle:
+    """What runs in this cycle so far."""
+
+    def __init__(self, problem: Problem, *, alone: bool = False) -> None:
+        """With `alone`, as if no Migration were under way."""
+        self.problem = problem
+        self.tally = Tally(problem.demand.cluster.config)
+        self.ledger = Ledger(problem.demand.budgets)
+        for record in () if alone else problem.snapshot.migrations.values():
+            if record.open:
+                # Pacing holds the next pod of a StatefulSet until this one has moved; the plan
+                # may name it already.
+                move = LimitedMove.of(record)._replace(stateful_set=None)
+                self.tally.add(move, Running.UNDER_WAY)
+
+    def count(self, step: Step, *, sign: int = +1) -> None:
+        """Let a move run; with `sign` -1, not after all."""
+        self.tally.add(self.limited(step), _NEW, sign=sign)
+
+    def limited(self, step: Step) -> LimitedMove:
+        """Return a move as limits count it."""
+        m, nodes = step.m, self.problem.nodes
+        workload = self._workload(m)
+        # A pod that waits for a sibling of its chain to be gone never moves at the same time.
+        alone = all(self._workload(q) != workload for q in step.needs)
+        return LimitedMove(
+            purpose=Purpose.MAINTENANCE if m.maintenance else Purpose.LOAD,
+            namespace=m.pod.namespace,
+            source=nodes[m.row],
+            target=nodes[step.row],
+            workload=workload if alone else None,
+            stateful_set=m.group if m.stateful and alone else None,
+            surging=workload if m.surges and alone else None,
+        )
+
+    def _workload(self, m: Movable) -> ControllerId | None:
+        found = self.problem.snapshot.top_workload(m.pod)
+        return found.controller_id if found is not None else m.group
+
+
+def within_limits(cycle: Cycle, step: Step) -> str:
+    replicas = replicas_of(step.m.pod, cycle.problem.snapshot)
+    broken = next(cycle.tally.broken_by(cycle.limited(step), replicas), None)
+    return broken[0].name if broken is not None else ""
+
+
+def within_budgets(cycle: Cycle, step: Step) -> str:
+    return "" if cycle.ledger.take(step.m.pod, surge=step.m.surges) is None else PDB
+
+
+CHECKS: Final[tuple[Callable[[Cycle, Step], str], ...]] = (within_limits, within_budgets)
+"""Each returns what puts a move off; empty if it may run."""
+
+
+def cut(problem: Problem, found: Sequence[Sequence[Step]]) -> dict[Movable, str]:
+    """Return what puts each move off; empty for those of this cycle."""
+    cycle = Cycle(problem)
+    verdicts: dict[Movable, str] = {}
+    for chain in found:
+        verdict = _start(cycle, chain)
+        verdicts.update({step.m: verdict for step in chain})
+    return verdicts
+
+
+def startable(problem: Problem, chain: Sequence[Step]) -> Refusal | None:
+    """Return why a chain could never be started whole, even if nothing else ran."""
+    broken = _start(Cycle(problem, alone=True), chain) if len(chain) > 1 else ""
+    return Reason.CHAIN_TOO_LONG.refusal(moves=len(chain), limit=broken) if broken else None
+
+
+def _start(cycle: Cycle, chain: Sequence[Step]) -> str:
+    """Let a chain run whole, or return what puts it off."""
+    started: list[Step] = []
+    for step in chain:
+        broken = next((found for check in CHECKS if (found := check(cycle, step))), "")
+        if broken:
+            cycle.ledger.give_back(step.m.pod)
+            for other in started:
+                cycle.count(other, sign=-1)
+                cycle.ledger.give_back(other.m.pod)
+            return broken
+        cycle.count(step)
+        started.append(step)
+    return ""

@@ -1,0 +1,308 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Part of a plan as a linear problem in whole numbers: which pods go where, all rules at once.
+
+A column stands for one pod going to one node. Rules hold for the end of the plan: loads and
+requests of nodes, how many replicas a host or zone holds, siblings that repel each other,
+topology spread constraints, and the goals. In which order the moves can be made is checked
+afterwards, step by step; a solution without an order is excluded and the next one sought.
+
+Everything else that decides where a pod may run is asked beforehand, in the cluster without
+the siblings that may move away: what they keep out is a rule of its own here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from common.cluster.records import ControllerId, PodUid
+from common.fit import Leave
+from rebalancer.goals import PRECISION, AtMost, Spread
+from rebalancer.planner.draft import TIED_COST, Draft
+from rebalancer.planner.fitting import Topology
+from rebalancer.planner.instance import Flags
+from rebalancer.planner.movable import Movable
+from rebalancer.planner.pool_levels import guards
+from rebalancer.planner.program import Answer, LinearProblem, Program
+from rebalancer.planner.replicas import NO_ZONE, Census
+from rebalancer.planner.resources import AXES
+
+UNMET: Final = 1_000.0
+"""What a ceiling costs that is not met, in evictions."""
+STUCK: Final = 100_000.0
+"""What a pod costs that stays on a node that is to be emptied."""
+SAFE: Final = 1e-5
+"""Points that a solver's tolerance could hide."""
+HIGHEST: Final = 1_000.0
+"""Percent that no level of a pool reaches."""
+
+Moves = Mapping[Movable, int]
+Domain = Callable[[int], int]
+"""The number of a row's domain; negative where it has none."""
+Terms = list[tuple[int, float]]
+"""Columns and what each of them counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Neighborhood:
+    """What may change: pods that may move, and rows that they may go to."""
+
+    rows: tuple[int, ...]
+    pods: tuple[Movable, ...]
+
+
+class Formulation:
+    """One neighborhood as a linear problem."""
+
+    def __init__(self, base: Draft, census: Census, hood: Neighborhood, *, strict: bool) -> None:
+        """The base has the moves that stay; with `strict`, all goals have to be met."""
+        self._base = base
+        self._problem = base.problem
+        self._census = census
+        self._hood = hood
+        self._strict = strict
+        self._program = Program()
+        self._moves: list[tuple[Movable, int]] = []
+        """By column."""
+        self._arriving: dict[int, list[int]] = defaultdict(list)
+        self._leaving: dict[int, list[int]] = defaultdict(list)
+        self._of: dict[Movable, list[int]] = defaultdict(list)
+        self._unmet: dict[int, int] = {}
+        self._groups: dict[ControllerId | PodUid, list[Movable]] = defaultdict(list)
+        for m in hood.pods:
+            self._groups[m.group or m.pod.uid].append(m)
+        self._choices()
+        self._each_once()
+        self._loads()
+        self._room()
+        for pods in self._groups.values():
+            self._replicas(pods)
+            self._repelled(pods)
+            self._topology(pods)
+        self._pools()
+
+    @property
+    def empty(self) -> bool:
+        """Tell whether there is nothing to choose."""
+        return not self._moves
+
+    def problem(self, *, nodes: int) -> LinearProblem:
+        return self._program.problem(nodes=nodes)
+
+    def moves(self, answer: Answer) -> dict[Movable, int] | None:
+        """Return where pods go by an answer; None if it has no solution."""
+        values = answer.column_values()
+        if values is None:
+            return None
+        chosen = np.flatnonzero(values[: len(self._moves)] > 0.5)
+        return dict(self._moves[column] for column in chosen.tolist())
+
+    def exclude(self, moves: Moves) -> None:
+        """Forbid that all of these moves are made."""
+        columns = [c for c, (m, row) in enumerate(self._moves) if moves.get(m) == row]
+        self._program.row([(column, 1.0) for column in columns], most=len(columns) - 1.0)
+
+    def _choices(self) -> None:
+        rows = np.array(self._hood.rows, dtype=np.int64)
+        for m in self._hood.pods:
+            mask = self._base.targets(m, modeled_aside=True)
+            if self._base.fitting.has_ties(m):
+                mask &= self._without_siblings(m)
+            for row in rows[mask[rows]].tolist():
+                column = self._program.column(1.0)
+                self._moves.append((m, row))
+                self._arriving[row].append(column)
+                self._leaving[m.row].append(column)
+                self._of[m].append(column)
+
+    def _without_siblings(self, m: Movable) -> Flags:
+        """Return where a pod fits once its siblings that may move are gone."""
+        base = self._base
+        base.evaluations.spend(TIED_COST)
+        others = (q for q in self._groups[m.group or m.pod.uid] if q is not m)
+        gone = tuple(Leave(q.pod.uid) for q in others if q not in base.moves)
+        return base.fitting.now(m, (*base.changes(), *gone))[0]
+
+    def _each_once(self) -> None:
+        for m in self._hood.pods:
+            terms: Terms = [(column, 1.0) for column in self._of[m]]
+            if m.maintenance and not self._strict:
+                terms.append((self._program.column(STUCK), 1.0))
+            self._program.row(terms, least=float(m.maintenance), most=1.0)
+
+    def _flow(self, row: int, weight: Callable[[Movable], float]) -> Terms:
+        """Return what a node gains by moves: arrivals less departures."""
+        found = [(c, weight(self._moves[c][0])) for c in self._arriving[row]]
+        return [*found, *((c, -weight(self._moves[c][0])) for c in self._leaving[row])]
+
+    def _loads(self) -> None:
+        problem = self._problem
+        touched = sorted({m.row for m in self._hood.pods} | set(self._hood.rows))
+        for axis in range(problem.capacity.shape[1]):
+            for row in touched:
+                flow, level = self._points(row, axis)
+                unit = float(problem.capacity[row, axis]) / 100.0
+                room = self._most(row, axis) / unit - level - SAFE
+                if room < 0.0 and isinstance(problem.goal_of(row), AtMost):
+                    # Above a ceiling that has to be met; or it is paid for.
+                    escape = [] if self._strict else [(self._unmet_at(row), room)]
+                    self._program.row([*flow, *escape], most=room)
+                elif not problem.empty[row]:
+                    self._program.row(flow, most=max(room, 0.0))
+
+    def _points(self, row: int, axis: int) -> tuple[Terms, float]:
+        """Return the points that moves bring to a node, and its level without them."""
+        unit = float(self._problem.capacity[row, axis]) / 100.0
+        flow = self._flow(row, lambda m: float(m.load[axis]) / unit)
+        return flow, float(self._base.load[row, axis]) / unit
+
+    def _most(self, row: int, axis: int) -> float:
+        """Return what a node may use in the end."""
+        problem = self._problem
+        if isinstance(problem.goal_of(row), AtMost):
+            return float(problem.enough[row, axis])
+        most = float(problem.roof[row, axis])
+        if problem.worst < problem.highest_ceiling and not problem.emptied:
+            most = min(most, problem.worst * float(problem.capacity[row, axis]) / 100.0)
+        return most
+
+    def _unmet_at(self, row: int) -> int:
+        if row not in self._unmet:
+            self._unmet[row] = self._program.column(UNMET)
+        return self._unmet[row]
+
+    def _room(self) -> None:
+        base = self._base
+        for row in self._hood.rows:
+            arriving = [self._moves[column][0] for column in self._arriving[row]]
+            if not arriving:
+                continue
+            self._program.row(
+                self._flow(row, lambda _: 1.0), most=max(0.0, float(base.places[row]))
+            )
+            for line in range(base.free.shape[0]):
+                self._room_for(row, line)
+
+    def _room_for(self, row: int, line: int) -> None:
+        """Let the requests of one resource fit on a node, where they might not."""
+        base = self._base
+        free = max(0.0, float(base.free[line, row]))
+        more = [
+            (c, float(dict(base.lines(self._moves[c][0])).get(line, 0)))
+            for c in self._arriving[row]
+        ]
+        if sum(amount for _, amount in more) <= free:
+            return
+        held = base.fitting.held
+        less = [(c, -float(dict(held(self._moves[c][0])).get(line, 0))) for c in self._leaving[row]]
+        # In shares of what there is: a solver's tolerance is absolute.
+        unit = max(free, max(amount for _, amount in more))
+        self._program.row([(c, amount / unit) for c, amount in (*more, *less)], most=free / unit)
+
+    def _replicas(self, pods: Sequence[Movable]) -> None:
+        """Let no host and no zone hold more replicas than it may, or does."""
+        counts = self._census.of(pods[0])
+        if counts is not None:
+            self._capped(pods, lambda row: row, counts.per_host)
+            zones = self._census.zone
+            self._capped(pods, lambda row: int(zones[row]), counts.per_zone)
+
+    def _repelled(self, pods: Sequence[Movable]) -> None:
+        """Keep siblings apart that repel each other by required anti-affinity."""
+        candidate = self._base.fitting.candidate(pods[0])
+        for term in candidate.shape.anti_affinity:
+            if candidate.namespace in term.namespaces and term.selector.matches(candidate.labels):
+                self._capped(pods, self._domains(term.topology_key), 1)
+
+    def _capped(self, pods: Sequence[Movable], domain: Domain, most: int) -> None:
+        now = self._siblings_in(pods[0], domain)
+        for number, terms in self._exchanged(pods, domain).items():
+            highest = max(most, now[number]) - now[number]
+            if number >= 0 and sum(value > 0 for _, value in terms) > highest:
+                self._program.row(terms, most=float(highest))
+
+    def _exchanged(self, pods: Iterable[Movable], domain: Domain) -> dict[int, Terms]:
+        """Return what each domain gains by moves of these pods."""
+        found: dict[int, Terms] = defaultdict(list)
+        for column in (column for m in pods for column in self._of[m]):
+            m, row = self._moves[column]
+            here, there = domain(m.row), domain(row)
+            if here != there:
+                found[there].append((column, 1.0))
+                found[here].append((column, -1.0))
+        return found
+
+    def _siblings_in(self, m: Movable, domain: Domain) -> Counter[int]:
+        """Count the replicas of a pod's workload by domain, with the moves that stay."""
+        rows = self._problem.row_of
+        siblings = self._problem.snapshot.siblings(m.pod).values()
+        there = (p for p in siblings if not (p.terminating or p.finished) and p.node in rows)
+        found = Counter(domain(rows[pod.node]) for pod in there)
+        for other, row in self._base.moves.items():
+            if other.group is not None and other.group == m.group:
+                found[domain(other.row)] -= 1
+                found[domain(row)] += 1
+        return found
+
+    def _domains(self, key: str) -> Domain:
+        """Return the domains of a topology key."""
+        snapshot, nodes = self._problem.snapshot, self._problem.nodes
+        labels = [snapshot.nodes[name].node.labels.get(key, "") for name in nodes]
+        numbers = {value: number for number, value in enumerate(sorted(set(labels) - {""}))}
+        return lambda row: numbers.get(labels[row], NO_ZONE)
+
+    def _topology(self, pods: Sequence[Movable]) -> None:
+        """Keep to topology spread constraints, and let soft ones get no worse."""
+        for topology in self._base.fitting.topology(pods[0], self._base.changes()):
+            self._skew(pods[0].pod.namespace, topology)
+
+    def _skew(self, namespace: str, topology: Topology) -> None:
+        inside = np.flatnonzero(topology.domains).tolist()
+        others = (m for m in self._hood.pods if m.pod.namespace == namespace)
+        counted = [m for m in others if topology.selector.matches(m.pod.labels)]
+        change = self._exchanged(counted, lambda row: int(topology.ids[row]))
+        if not inside or not change:
+            return
+        now = topology.counts[inside]
+        most = max(topology.constraint.max_skew, int(np.ptp(now)))
+        # With fewer domains than wanted, the missing ones count as empty.
+        highest = float(now.sum()) if topology.constraint.min_domains <= len(inside) else 0.0
+        lowest = self._program.column(upper=highest)
+        for domain, count in zip(inside, now.tolist(), strict=True):
+            terms = [*change.get(domain, ()), (lowest, -1.0)]
+            self._program.row(terms, least=-float(count), most=most - float(count))
+
+    def _pools(self) -> None:
+        problem = self._problem
+        for goal in (*problem.spreads, *guards(problem)):
+            self._together(goal) if goal.fill_low else self._below_the_mean(goal)
+
+    def _levels(self, goal: Spread) -> Iterator[tuple[Terms, float]]:
+        axis = AXES[goal.dimension]
+        for row in self._problem.rows(goal).tolist():
+            yield self._points(row, axis)
+
+    def _together(self, goal: Spread) -> None:
+        """Keep all nodes of a pool within so many points above the lowest."""
+        lowest = self._program.column(upper=HIGHEST, whole=False)
+        allowed = goal.points + PRECISION - SAFE
+        for flow, level in self._levels(goal):
+            self._program.row([*flow, (lowest, -1.0)], least=-level, most=allowed - level)
+
+    def _below_the_mean(self, goal: Spread) -> None:
+        """Let no node be more than so many points above the mean of the others."""
+        found = list(self._levels(goal))
+        if len(found) < 2:
+            return
+        count, total = float(len(found)), sum(level for _, level in found)
+        mean = self._program.column(upper=HIGHEST, whole=False)
+        changes = [term for flow, _ in found for term in flow]
+        self._program.row([*changes, (mean, -count)], least=-total, most=-total)
+        # What is d above the mean of all is d · count / (count - 1) above that of the others.
+        allowed = (goal.points + PRECISION) * (count - 1.0) / count - SAFE
+        for flow, level in found:
+            self._program.row([*flow, (mean, -1.0)], most=allowed - level)

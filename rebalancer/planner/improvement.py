@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A better plan by exact search: the solver arranges a part of the plan once more.
+
+It is asked where goals stay unmet, pods go where they should not as a last resort, or fewer
+evictions might do. What it finds is taken only if it can be put in order, keeps every rule at
+every step, and is better: so whatever the solver says, or if it says nothing, a plan is never
+worse than without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from rebalancer.planner.draft import Draft, DraftFactory
+from rebalancer.planner.formulation import Formulation, Neighborhood
+from rebalancer.planner.movable import Movable
+from rebalancer.planner.neighborhood import neighborhoods
+from rebalancer.planner.program import Solve
+
+RETRIES: Final = 6
+"""Solutions of one neighborhood that are tried when the first has no order."""
+SOLVED: Final = 12
+"""Problems that are solved for one plan."""
+TREE: Final = 200
+"""Nodes of the search tree for one problem; most are solved at its root."""
+
+Moves = dict[Movable, int]
+Rank = tuple[int, int, int, int, int]
+"""Pods that are stuck, ceilings and spreads that are unmet, last resorts, evictions."""
+
+
+def _better(reached: Rank, rank: Rank) -> bool:
+    """Tell whether more goals are met, with fewer last resorts, or all with fewer evictions.
+
+    Evictions that only approach a goal are no reason to prefer a plan without them.
+    """
+    return reached[:4] < rank[:4] or (not any(rank[:4]) and reached < rank)
+
+
+class Improvement:
+    """Looks for a better plan."""
+
+    def __init__(
+        self,
+        drafts: DraftFactory,
+        solve: Solve,
+        ranked: Callable[[Moves], Rank | None],
+    ) -> None:
+        """A plan is ranked by what is left of it in order; None if a move has to be left out."""
+        self._drafts = drafts
+        self._solve = solve
+        self._ranked = ranked
+        self._left = SOLVED
+
+    def run(self, moves: Mapping[Movable, int], rank: Rank, bound: int) -> Moves | None:
+        """Return better moves, or None; a plan that meets all with `bound` moves is the best."""
+        best, found = dict(moves), False
+        for hood in neighborhoods(self._draft(best)):
+            if not any(rank[:4]) and rank[4] <= bound:
+                break
+            better = self._better(hood, best, rank)
+            if better is not None:
+                best, rank = better
+                found = True
+        return best if found else None
+
+    def _draft(self, moves: Mapping[Movable, int]) -> Draft:
+        draft = self._drafts.draft()
+        for m, row in moves.items():
+            draft.put(m, row)
+        return draft
+
+    def _better(self, hood: Neighborhood, moves: Moves, rank: Rank) -> tuple[Moves, Rank] | None:
+        free = set(hood.pods)
+        kept = {m: row for m, row in moves.items() if m not in free}
+        strict = rank[:2] == (0, 0)
+        base = self._draft(kept)
+        asked = Formulation(base, self._drafts.census, hood, strict=strict)
+        if asked.empty:
+            return None
+        for _ in range(RETRIES):
+            if self._left <= 0:
+                return None
+            self._left -= 1
+            answer = self._solve(asked.problem(nodes=TREE))
+            changed = asked.moves(answer) if answer is not None else None
+            # Solutions become no cheaper: where all goals are met, fewer moves are wanted.
+            if changed is None or (not any(rank[:4]) and len(kept) + len(changed) >= rank[4]):
+                return None
+            reached = self._ranked(kept | changed)
+            if reached is not None:
+                # The best that the solver knows: what comes after it is no better.
+                return (kept | changed, reached) if _better(reached, rank) else None
+            asked.exclude(changed)
+        return None

@@ -1,1 +1,0 @@
-"""How the built-in kinds differ from plain data: one module a family."""
