@@ -1,7 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
 """Remove each entry of each registry in turn, and expect a red test.
 
 A rule that can be taken out without a test turning red is a rule that nobody checks. Run
-with `make mutants`; names after it limit the run: `python -m tests.mutants READINGS`.
+with `make mutants`; names after it limit the run: `python -m tests.mutants CACHED_KINDS`.
 """
 
 from __future__ import annotations
@@ -36,33 +37,71 @@ class Mutant:
 
 
 REGISTRIES: tuple[Registry, ...] = (
-    Registry("common.cluster.reader", "READINGS", ("tests/unit/test_roles.py",)),
-    Registry("common.fit.predicates", "PREDICATES", ("tests/unit/fit/test_predicates.py",)),
-    Registry("common.fit.scores", "SCORES", ("tests/unit/fit/test_recorded.py",)),
+    Registry("extender.shortlist", "ALL_NODES", ("tests/integration/extender/test_shortlist.py",)),
+    Registry("common.cache.reader", "CACHED_KINDS", ("tests/unit/deploy/test_roles.py",)),
+    Registry("common.fit.predicates", "PREDICATES", ("tests/unit/common/fit/test_predicates.py",)),
     Registry(
-        "rebalancer.evictability", "TEMPLATE_GATES", ("tests/unit/evictability/test_gates.py",)
+        "simulator.scheduler.scores", "SCORES", ("tests/unit/simulator/scheduler/test_scores.py",)
     ),
-    Registry("rebalancer.evictability", "POD_GATES", ("tests/unit/evictability/test_gates.py",)),
+    Registry(
+        "rebalancer.evictability",
+        "TEMPLATE_GATES",
+        ("tests/unit/rebalancer/evictability/test_gates.py",),
+    ),
+    Registry(
+        "rebalancer.evictability",
+        "POD_GATES",
+        ("tests/unit/rebalancer/evictability/test_gates.py",),
+    ),
+    Registry(
+        "rebalancer.evictability.surge",
+        "OBSTACLES",
+        ("tests/unit/rebalancer/evictability/test_gates.py",),
+    ),
     Registry(
         "rebalancer.planner.constraints",
         "CONSTRAINTS",
-        ("tests/unit/planner/test_constraints.py", "tests/unit/planner/test_chains.py"),
+        (
+            "tests/unit/rebalancer/planner/test_constraints.py",
+            "tests/unit/rebalancer/planner/test_chains.py",
+        ),
     ),
-    Registry("rebalancer.migration.machine", "RULES", ("tests/unit/migration/test_machine.py",)),
-    Registry("rebalancer.limits", "LIMITS", ("tests/unit/steering/test_limits.py",)),
-    Registry("rebalancer.limits", "SWITCHES", ("tests/unit/steering/test_limits.py",)),
-    Registry("rebalancer.breaker", "ALARMS", ("tests/unit/steering/test_breaker.py",)),
-    Registry("rebalancer.extenders", "GUIDANCE", ("tests/unit/steering/test_extenders.py",)),
-    Registry("rebalancer.planner.limits", "LIMITS", ("tests/unit/planner/test_limits.py",)),
+    Registry(
+        "rebalancer.migration.state_machine",
+        "RULES",
+        ("tests/unit/rebalancer/migration/test_state_machine.py",),
+    ),
+    Registry("rebalancer.limits", "LIMITS", ("tests/unit/rebalancer/pacing/test_checks.py",)),
+    Registry("rebalancer.limits", "LIMITS", ("tests/unit/rebalancer/planner/test_cycle.py",)),
+    Registry(
+        "rebalancer.pacing.checks", "CHECKS", ("tests/unit/rebalancer/pacing/test_checks.py",)
+    ),
+    Registry(
+        "rebalancer.pacing.checks", "LATE_CHECKS", ("tests/unit/rebalancer/pacing/test_checks.py",)
+    ),
+    Registry(
+        "rebalancer.pacing.checks", "SWITCHES", ("tests/unit/rebalancer/pacing/test_checks.py",)
+    ),
+    Registry(
+        "rebalancer.pacing.signs", "ALARMS", ("tests/unit/rebalancer/pacing/test_breaker.py",)
+    ),
+    Registry(
+        "rebalancer.pacing.extenders",
+        "GUIDANCE",
+        ("tests/unit/rebalancer/pacing/test_extenders.py",),
+    ),
+    Registry(
+        "rebalancer.planner.cycle", "CHECKS", ("tests/unit/rebalancer/planner/test_cycle.py",)
+    ),
     Registry(
         "rebalancer.strategies.participation",
         "RULES",
-        ("tests/unit/strategies/test_participation.py",),
+        ("tests/unit/rebalancer/strategies/test_participation.py",),
     ),
     Registry(
         "rebalancer.strategies.assessment",
         "STRATEGIES",
-        ("tests/unit/strategies/test_strategies.py",),
+        ("tests/unit/rebalancer/strategies/test_strategies.py",),
     ),
 )
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The same expectations, held against the simulator and against kube-apiserver."""
 
 from __future__ import annotations
@@ -6,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cluster import Cluster
-from tests.support.conformance import all_cases
-from tests.support.real_stand import real_stand
-from tests.support.simulated_stand import simulated_stand
+from bench.stands.cluster import Cluster
+from tests.conformance.real import real_stand
+from tests.support.stands.conformance import all_cases
+from tests.support.stands.simulated import simulated_stand
 
 CASES = all_cases()
 

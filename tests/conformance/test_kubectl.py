@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The real kubectl binary works against the simulator, as far as a curious person goes.
 
 What kubectl sends as protobuf (`kubectl create deployment`) is refused with 415, and that
@@ -19,9 +20,9 @@ import yaml
 from common.kube.resources import DEPLOYMENTS, NODES, PODS
 from controlplane.build import build as build_binaries
 from simulator import build
-from tests.support.conformance import Json
-from tests.support.migrations import definition, manifest_of
-from tests.support.simulated_stand import SimulatedApi, simulated_api
+from tests.support.stands.conformance import Json
+from tests.support.stands.simulated import SimulatedApi, simulated_api
+from tests.support.worlds.migrations import definition, manifest_of
 
 
 class _Metrics:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tests in this folder run on the real control plane; a skip fails the run."""
 
-from tests.support.stand import *  # noqa: F403 - what a conftest has to hold is listed there
+from tests.support.stands.control_plane import *  # noqa: F403 - what a conftest has to hold is listed there

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The chart gives what kustomize gives, and a real API server takes, changes and forgets it."""
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from bench.stands.cluster import Cluster
 from common.config import (
     ConfigError,
     ExtenderConfiguration,
@@ -20,9 +22,11 @@ from common.config import (
     load_settings_hash,
 )
 from controlplane.build import build
-from tests.support.chart import (
+from tests.e2e.chart_release import Release
+from tests.support.deploy.chart import (
     CHART,
     CHECKSUM,
+    HOOK,
     KEEP,
     NAMESPACE,
     Combination,
@@ -35,9 +39,9 @@ from tests.support.chart import (
     without_helms_own,
     without_namespace,
 )
-from tests.support.chart_release import Release
-from tests.support.cluster import Cluster
-from tests.support.docs import ROOT, Page
+from tests.support.deploy.containers import lasting
+from tests.support.docs.pages import Page
+from tests.support.repository import DOCS
 
 NONE = {"scheduler": {"mode": "none"}}
 HOST = {"scheduler": {"mode": "controlPlane"}}
@@ -54,7 +58,7 @@ ON_SOME_HOSTS = [
     {"op": "add", "path": "/spec/template/spec/nodeSelector", "value": LABEL},
     {"op": "add", "path": "/spec/template/spec/tolerations/-", "value": TAINT},
 ]
-PAGE = ROOT / "docs" / "deployment.md"
+PAGE = DOCS / "deployment.md"
 SECOND, CONTROL_PLANE = "overlays/second-scheduler", "overlays/control-plane"
 
 
@@ -130,16 +134,21 @@ def test_the_chart_gives_the_same_objects_as_kustomize(tools: Tools, wanted: Com
     theirs = without_namespace(objects(tools.kustomize(wanted)))
     rendered = objects(tools.template(wanted.values))
     assert annotated(rendered, KEEP) == {("CustomResourceDefinition", "migrations.evenkeel.io")}
-    assert annotated(rendered, CHECKSUM) == pods_that_read_once(rendered)
+    assert annotated(rendered, CHECKSUM) == pods_with_fixed_keys(rendered)
+    assert annotated(rendered, HOOK) == {("Pod", "evenkeel-test")}
     ours = without_helms_own(rendered)
     assert ours.keys() == theirs.keys()
     for key, obj in ours.items():
         assert obj == theirs[key], key
 
 
-def pods_that_read_once(rendered: Objects) -> set[tuple[str, str]]:
-    """Return what runs an extender."""
-    names = {("Deployment", "evenkeel-scheduler"), ("DaemonSet", "evenkeel-extender")}
+def pods_with_fixed_keys(rendered: Objects) -> set[tuple[str, str]]:
+    """Return what reads all of its configuration only once, or some keys of it."""
+    names = {
+        ("Deployment", "evenkeel-scheduler"),
+        ("DaemonSet", "evenkeel-extender"),
+        ("Deployment", "evenkeel-rebalancer"),
+    }
     return names & {(kind, name) for _, kind, _, name in rendered}
 
 
@@ -195,6 +204,9 @@ def test_lint_has_nothing_to_say(tools: Tools) -> None:
         ("rebalancer.config.barePods=replace", "barePods.enabled"),
         ("scheduler.mode=none,namespaceOptIn.enabled=true", "no second scheduler"),
         ("networkPolicy.from[0].namespace=x", "namespace"),
+        ("namespaceOptIn.schedulerNames={a'b}", "schedulerNames"),
+        ("monitoring.runbookBaseUrl=here", "runbookBaseUrl"),
+        ("rebalancer.extraEnv[0].value=x", "name"),
     ],
 )
 def test_values_that_cannot_be_meant_are_refused(tools: Tools, settings: str, words: str) -> None:
@@ -220,7 +232,7 @@ def test_the_second_scheduler_has_the_version_of_the_cluster(
     values = {"scheduler": {"image": {"tag": tag}}}
     found = objects(tools.template(values, cluster=cluster))
     pods = [d["spec"]["template"]["spec"] for d in of_kind(found, "Deployment")]
-    images = {c["name"]: c["image"] for pod in pods for c in pod["containers"]}
+    images = {c["name"]: c["image"] for pod in pods for c in lasting(pod)}
     assert images["kube-scheduler"] == f"registry.k8s.io/kube-scheduler:{expected}"
 
 
@@ -331,6 +343,181 @@ def test_only_pods_that_do_not_follow_their_configuration_are_restarted_for_it(
     assert before["evenkeel-scheduler"] != after["evenkeel-scheduler"]
 
 
+@pytest.mark.parametrize(
+    ("load", "restarted"),
+    [
+        ({"cpuThreshold": 70}, {"evenkeel-scheduler"}),
+        ({"metricExpiry": "120s"}, {"evenkeel-scheduler", "evenkeel-rebalancer"}),
+        (
+            {"usageSource": "prometheus", "prometheus": {"url": "http://prometheus:9090"}},
+            {"evenkeel-scheduler", "evenkeel-rebalancer"},
+        ),
+    ],
+    ids=["reloaded", "expiry", "source"],
+)
+def test_values_that_need_a_restart_restart_both_programs(
+    tools: Tools, load: Json, restarted: set[str]
+) -> None:
+    before, after = (
+        {d["metadata"]["name"]: d["spec"]["template"] for d in of_kind(found, "Deployment")}
+        for found in (objects(tools.template()), objects(tools.template({"load": load})))
+    )
+    assert {name for name in before if before[name] != after[name]} == restarted
+
+
+MORE: Json = {
+    "extraArgs": ["-v=4"],
+    "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
+    "extraVolumes": [{"name": "ca", "configMap": {"name": "ca"}}],
+    "extraVolumeMounts": [{"name": "ca", "mountPath": "/ca"}],
+    "podAnnotations": {"example.com/a": "b"},
+    "serviceAccountAnnotations": {"example.com/role": "c"},
+}
+
+
+@pytest.mark.parametrize(
+    ("program", "values", "owner", "container"),
+    [
+        ("rebalancer", {}, ("Deployment", "evenkeel-rebalancer"), "rebalancer"),
+        ("scheduler", {}, ("Deployment", "evenkeel-scheduler"), "kube-scheduler"),
+        ("extender", HOST, ("DaemonSet", "evenkeel-extender"), "extender"),
+    ],
+)
+def test_pods_get_what_the_user_adds(
+    tools: Tools, program: str, values: Json, owner: tuple[str, str], container: str
+) -> None:
+    own = {**MORE, "priorityClassName": "mine"}
+    if program != "extender":
+        own["affinity"] = {"podAntiAffinity": {}}
+    merged = {**values, program: own}
+    found = objects(tools.template(merged))
+    [template] = [
+        obj["spec"]["template"] for key, obj in found.items() if (key[1], key[3]) == owner
+    ]
+    [running] = [c for c in lasting(template["spec"]) if c["name"] == container]
+    assert running["args"][-1] == "-v=4"
+    assert running["env"] == MORE["extraEnv"]
+    assert MORE["extraVolumeMounts"][0] in running["volumeMounts"]
+    assert MORE["extraVolumes"][0] in template["spec"]["volumes"]
+    assert template["metadata"]["annotations"]["example.com/a"] == "b"
+    assert template["spec"]["priorityClassName"] == "mine"
+    if program != "extender":
+        assert template["spec"]["affinity"] == own["affinity"]
+    [account] = [
+        a for a in of_kind(found, "ServiceAccount")
+        if a["metadata"]["name"] == template["spec"]["serviceAccountName"]
+    ]  # fmt: skip
+    assert account["metadata"]["annotations"] == MORE["serviceAccountAnnotations"]
+
+
+def test_the_sidecar_gets_what_the_user_adds_too(tools: Tools) -> None:
+    found = of_kind(objects(tools.template({"extender": MORE})), "Deployment")
+    [pod] = [d["spec"]["template"]["spec"] for d in found if "scheduler" in d["metadata"]["name"]]
+    [extender] = pod["initContainers"]
+    assert extender["args"][-1] == "-v=4"
+    assert extender["env"] == MORE["extraEnv"]
+    assert MORE["extraVolumes"][0] in pod["volumes"]
+
+
+@pytest.mark.parametrize("values", [EVERYTHING, {**HOST, **WATCHED, **EXPOSED}], ids=["2", "host"])
+def test_common_labels_are_on_every_object_and_in_no_selector(tools: Tools, values: Json) -> None:
+    labels = {"example.com/team": "platform"}
+    plain = objects(tools.template(values))
+    found = objects(tools.template({**values, "commonLabels": labels}))
+    assert found.keys() == plain.keys()
+    for key, obj in found.items():
+        assert labels.items() <= obj["metadata"]["labels"].items(), key
+        if key[1] in {"Deployment", "DaemonSet"}:
+            template = obj["spec"]["template"]
+            assert labels.items() <= template["metadata"]["labels"].items()
+            assert obj["spec"]["selector"] == plain[key]["spec"]["selector"]
+        if key[1] == "Service":
+            assert obj["spec"]["selector"] == plain[key]["spec"]["selector"]
+
+
+def test_nothing_is_written_in_kube_system_where_that_is_forbidden(tools: Tools) -> None:
+    values = {**EVERYTHING, "scheduler": {"authenticationReader": False}}
+    everything, less = objects(tools.template(EVERYTHING)), objects(tools.template(values))
+    there = {key for key in everything if key[2] == "kube-system"}
+    assert there
+    assert everything.keys() - less.keys() == there
+
+
+def test_nothing_is_rendered_where_an_umbrella_chart_turns_it_off(tools: Tools) -> None:
+    assert objects(tools.template({**EVERYTHING, "enabled": False})) == {}
+
+
+@pytest.mark.parametrize(
+    ("part", "kind"),
+    [
+        ("serviceMonitors", "ServiceMonitor"),
+        ("alerts", "PrometheusRule"),
+        ("dashboard", "evenkeel-dashboard"),
+    ],
+)
+def test_parts_of_monitoring_are_left_out_one_by_one(tools: Tools, part: str, kind: str) -> None:
+    every = objects(tools.template(WATCHED))
+    some = objects(tools.template({"monitoring": {"enabled": True, part: False}}))
+    gone = every.keys() - some.keys()
+    assert gone
+    assert all(kind in key for key in gone)
+
+
+def test_alerts_link_their_page_only_where_one_is_published(tools: Tools) -> None:
+    base = "https://git.example.com/evenkeel/blob/main"
+    for url in (base, base + "/"):
+        linked = tools.template({"monitoring": {"enabled": True, "runbookBaseUrl": url}})
+        [rule] = of_kind(objects(linked), "PrometheusRule")
+        notes = [r["annotations"] for group in rule["spec"]["groups"] for r in group["rules"]]
+        assert all(n["runbook_url"] == f"{base}/{n['runbook']}" for n in notes)
+    assert "runbook_url" not in tools.template(WATCHED)
+
+
+@pytest.mark.parametrize(
+    ("version", "taken"),
+    [
+        ("1.36.4", True),
+        ("v1.36.0-gke.100", True),
+        ("v1.37.1-eks-abc", True),
+        ("1.35.9", False),
+        ("v1.35.3-gke.1", False),
+    ],
+)
+def test_namespaces_opt_in_only_where_the_cluster_can(
+    tools: Tools, version: str, taken: bool
+) -> None:
+    chart = ("template", "evenkeel", str(CHART), f"--kube-version={version}")
+    wish = ("--set", "namespaceOptIn.enabled=true")
+    if taken:
+        tools.helm(*chart, *wish)
+    else:
+        assert "needs MutatingAdmissionPolicies" in tools.refusal(*chart, *wish)
+
+
+def test_the_schedulers_that_are_replaced_can_be_named(tools: Tools) -> None:
+    names = ["default-scheduler", "my-scheduler"]
+    values = {"namespaceOptIn": {"enabled": True, "schedulerNames": names}}
+    [policy] = of_kind(objects(tools.template(values)), "MutatingAdmissionPolicy")
+    [first, _] = policy["spec"]["matchConditions"]
+    expected = "object.spec.schedulerName in ['default-scheduler', 'my-scheduler']"
+    assert first["expression"] == expected
+
+
+def test_the_schedulers_configuration_and_image_can_be_changed(
+    tools: Tools, tmp_path: Path
+) -> None:
+    digest = f"sha256:{'ab' * 32}"
+    own = {"image": {"digest": digest}, "config": {"parallelism": 4}}
+    found = objects(tools.template({"scheduler": own}))
+    shipped = configurations(objects(tools.template()), tmp_path)["scheduler-config.yaml"]
+    expected = {**yaml.safe_load(shipped.read_text()), "parallelism": 4}
+    changed = configurations(found, tmp_path)["scheduler-config.yaml"]
+    assert yaml.safe_load(changed.read_text()) == expected
+    pods = [d["spec"]["template"]["spec"] for d in of_kind(found, "Deployment")]
+    images = {c["name"]: c["image"] for pod in pods for c in lasting(pod)}
+    assert images["kube-scheduler"] == f"registry.k8s.io/kube-scheduler@{digest}"
+
+
 def test_everything_that_is_optional_can_be_left_out(tools: Tools) -> None:
     values = {
         "crds": {"enabled": False},
@@ -365,9 +552,9 @@ def test_health_ports_are_open_to_those_that_are_named_and_to_no_others(
 @pytest.mark.parametrize(
     ("values", "scheduler", "rebalancer"),
     [
-        ({}, "evenkeel", "evenkeel"),
+        ({}, "evenkeel-scheduler", "evenkeel"),
         ({"scheduler": {"priorityClassName": "mine"}}, "mine", "evenkeel"),
-        ({"rebalancer": {"priorityClassName": "mine"}}, "evenkeel", "mine"),
+        ({"rebalancer": {"priorityClassName": "mine"}}, "evenkeel-scheduler", "mine"),
         (
             {"priorityClass": {"create": False}, "scheduler": {"priorityClassName": "mine"}},
             "mine",
@@ -401,9 +588,11 @@ def test_what_is_scraped_is_what_is_there(tools: Tools, values: Json, reached: b
         for monitor in of_kind(found, "ServiceMonitor")
     }
     extender = [("evenkeel-extender-metrics", ["extender 8889"])]
+    scheduler = [("evenkeel-scheduler-metrics", ["kube-scheduler 10259"])]
     assert scraped == {
         "evenkeel-extender": extender if reached else [],
         "evenkeel-rebalancer": [("evenkeel-rebalancer-metrics", ["rebalancer 8890"])],
+        "evenkeel-scheduler": scheduler if "scheduler" not in values else [],
     }
 
 
@@ -418,7 +607,7 @@ def scraped_ports(found: Objects, monitor: Json, service: Json) -> Iterator[str]
         if owner["metadata"]["namespace"] != namespace:
             continue
         if service["spec"]["selector"].items() <= template["metadata"]["labels"].items():
-            for container in template["spec"]["containers"]:
+            for container in lasting(template["spec"]):
                 for port in container["ports"]:
                     if port["name"] in targets:
                         yield f"{container['name']} {port['containerPort']}"
@@ -446,7 +635,7 @@ async def test_a_release_is_installed_changed_and_removed_without_a_trace(
 ) -> None:
     before = await release.names()
     notes = await release.put("install", EVERYTHING)
-    assert "nothing is moved" in notes
+    assert "makes plans and shows them, and moves nothing" in notes
     assert "mode=act" in notes
     assert "filter-calls" in notes
     await release.check_strictly(EVERYTHING)
@@ -455,7 +644,7 @@ async def test_a_release_is_installed_changed_and_removed_without_a_trace(
     assert f"PrometheusRule {NAMESPACE} evenkeel" in installed
 
     other = {**HOST, **ACT, "rebalancer": {"replicas": 1, "config": {"paused": True}}}
-    assert "It acts" in await release.put("upgrade", other)
+    assert "It runs in act mode" in await release.put("upgrade", other)
     await release.check_strictly(other)
     upgraded = await release.names()
     assert f"DaemonSet {NAMESPACE}-control-plane evenkeel-extender" in upgraded

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The idea in a hundred lines: plan, tell the extender, evict, and it lands.
 
 Requests mislead here: hungry pods ask for a tenth of what they use and idle ones for half
@@ -18,10 +19,10 @@ from typing import Any
 import yaml
 from aiohttp import web
 
+from bench.stands.cluster import Cluster
 from controlplane.errors import Refused
 from controlplane.scheduler_config import SHIPPED
 from simulator import build
-from tests.support.cluster import Cluster
 
 NODES = 20
 HOT = (920, 930, 950, 970)
@@ -56,7 +57,7 @@ async def extender(intents: Intents) -> AsyncIterator[str]:
         asked = await request.json()
         names, target = asked["NodeNames"], intents.target_of(asked["Pod"])
         kept = [target] if target in names else names
-        failed = {name: "kept for the planned node" for name in names if name not in kept}
+        failed = {name: "pod planned for another node" for name in names if name not in kept}
         answer = {"NodeNames": kept, "FailedAndUnresolvableNodes": failed, "Error": ""}
         return web.json_response(answer)
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The control plane from outside: its commands, and what it leaves behind (nothing).
 
 One control plane is played through its whole life once, in processes of its own; the
@@ -23,8 +24,8 @@ from controlplane.cluster import OPTIONAL, ControlPlane, attach
 from controlplane.components import NAMES
 from controlplane.ports import is_free
 from controlplane.scheduler_config import SHIPPED, without_extenders
+from tests.support.repository import ROOT
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 END_TIMEOUT_S = 30.0
 
 
@@ -185,7 +186,7 @@ def test_the_scheduler_has_taken_the_shipped_settings(control_plane: ControlPlan
 def test_an_interrupted_up_leaves_nothing_behind(tmp_path: Path) -> None:
     root = tmp_path / "cp"
     with subprocess.Popen(
-        command("up", "--dir", str(root)), cwd=REPOSITORY, stdout=subprocess.PIPE, text=True
+        command("up", "--dir", str(root)), cwd=ROOT, stdout=subprocess.PIPE, text=True
     ) as up:
         assert up.stdout is not None
         assert up.stdout.readline().startswith("etcd ready")
@@ -211,15 +212,15 @@ def test_a_guarded_control_plane_ends_with_the_process_that_wanted_it(tmp_path: 
     root = tmp_path / "cp"
     script = f"""
 import pathlib, time
-from controlplane.cluster import Wanted, up
+from controlplane.cluster import ClusterOptions, up
 from controlplane.guardian import Guardian
 guardian = Guardian(pathlib.Path({str(root)!r}))
-up(Wanted(pathlib.Path({str(root)!r}), without=frozenset({OPTIONAL!r})), lambda line: None)
+up(ClusterOptions(pathlib.Path({str(root)!r}), without=frozenset({OPTIONAL!r})), lambda line: None)
 print("up", flush=True)
 time.sleep(600)
 """
     with subprocess.Popen(
-        [sys.executable, "-c", script], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True
     ) as wanting:
         assert wanting.stdout is not None
         assert wanting.stdout.readline() == "up\n"
@@ -238,14 +239,17 @@ time.sleep(600)
         (["down", "--dir", "{empty}/missing"], "no control plane in {empty}/missing"),
         (["up", "--dir", "{full}"], "{full} holds other things (precious)"),
         (["up", "--dir", "{full}/precious"], "{full}/precious is not a folder"),
-        (["up", "--dir", "{full}/precious/cp"], "cannot work in {full}/precious/cp"),
+        (["up", "--dir", "{full}/precious/cp"], "cannot use {full}/precious/cp"),
         (["up", "--dir", "{empty}", "--kubeconfig-out", "{full}/precious/k"], "{full}/precious"),
-        (["up", "--dir", "{empty}", "--without", "etcd"], "cannot do without etcd: choose from"),
+        (["up", "--dir", "{empty}", "--without", "etcd"], "cannot leave out etcd: choose from"),
         (
             ["up", "--dir", "{empty}", "--scheduler-config", "{empty}/f"],
             "cannot read the scheduler",
         ),
-        (["up", "--dir", "{empty}", "--kubeconfig-out", "{full}/precious"], "was not written here"),
+        (
+            ["up", "--dir", "{empty}", "--kubeconfig-out", "{full}/precious"],
+            "is not a kubeconfig of ours",
+        ),
     ],
 )
 def test_what_cannot_work_is_refused_in_one_line(
@@ -269,7 +273,7 @@ def command(*arguments: str) -> list[str]:
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*arguments), cwd=REPOSITORY, capture_output=True, text=True)
+    return subprocess.run(command(*arguments), cwd=ROOT, capture_output=True, text=True)
 
 
 def line_of(done: subprocess.CompletedProcess[str], component: str) -> str:

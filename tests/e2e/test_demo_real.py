@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The demo on a real control plane comes to what it comes to on the simulator."""
 
 from __future__ import annotations
@@ -6,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.demo import demo, figures
+from tests.support.stands.demo import demo, figures
 
 pytestmark = pytest.mark.real
 
@@ -26,7 +27,7 @@ async def test_a_real_cluster_becomes_level_before_your_eyes(tmp_path: Path) -> 
 
 async def test_even_a_killed_demo_leaves_no_control_plane(tmp_path: Path) -> None:
     async with demo(tmp_path, "--real") as running:
-        await running.until(lambda: "making the scenario" in said(tmp_path), "it is there")
+        await running.until(lambda: "Creating the scenario" in said(tmp_path), "it is there")
         assert any("kube-apiserver" in line for line in running.left())
         running.process.kill()
         await running.until(lambda: not running.left(), "nothing is left")

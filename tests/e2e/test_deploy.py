@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `deploy/` renders is taken by the real API server, and its policies hold.
 
 Everything is applied with strict validation, over itself, and removed again; afterwards
@@ -14,14 +15,16 @@ from typing import Any
 
 import pytest
 
-from common.contract import MIGRATION_ID_LABEL, MIGRATION_TIME
+from bench.stands.cluster import MERGE, Cluster
+from bench.stands.landing import Landing
+from common.api.contract import MIGRATION_ID_LABEL, MIGRATION_TIME
 from common.kube.client import KubeClient
 from common.kube.errors import Invalid
 from common.kube.resources import PODS
 from controlplane.errors import Refused
 from simulator import build
-from tests.support.cluster import MERGE, Cluster
-from tests.support.deploy_render import (
+from tests.support.deploy.operator_kinds import operator_kinds
+from tests.support.deploy.render import (
     OPT_IN,
     SECOND,
     installed,
@@ -30,9 +33,7 @@ from tests.support.deploy_render import (
     pods_of,
     render,
 )
-from tests.support.landing import Landing
-from tests.support.operator_kinds import operator_kinds
-from tests.support.stand import Say
+from tests.support.stands.control_plane import Say
 
 pytestmark = pytest.mark.real
 

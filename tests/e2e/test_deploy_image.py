@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every step of the Dockerfile works, and both programs start from what comes out.
 
 Needs the network, as building an image does, and no engine.
@@ -13,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from common import __version__
-from tests.support.deploy_build import Built, build_image
-from tests.support.deploy_pod import READY_S, run_once
-from tests.support.deploy_simulated import EXTENDER_PORT, HEALTH, beside_a_simulated_cluster
-from tests.support.extender_service import args
-from tests.support.extender_stand import eventually
+from tests.e2e.image_build import Built, build_image
+from tests.e2e.image_on_simulator import EXTENDER_PORT, HEALTH, beside_a_simulated_cluster
+from tests.support.deploy.pod import READY_S, run_once
+from tests.support.stands.extender import eventually
+from tests.support.stands.extender_service import args
 
 
 @pytest.fixture(scope="module")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What kubectl makes of `deploy/` hangs together, for every way to combine its parts."""
 
 from __future__ import annotations
@@ -9,19 +10,13 @@ import pytest
 import yaml
 
 from common import __version__
+from common.cli import parser
 from common.config import Mode, RebalancerConfiguration, load_config
-from common.program import parser
 from extender.__main__ import PROGRAM as EXTENDER
-from tests.support.deploy_render import (
-    CONTROL_PLANE,
-    DEPLOY,
-    SECOND,
-    kustomization,
-    named,
-    patched,
-    render,
-)
-from tests.support.deploy_static_pod import CONFIG, kubeadm_scheduler
+from tests.support.deploy.containers import lasting
+from tests.support.deploy.render import CONTROL_PLANE, SECOND, kustomization, named, patched, render
+from tests.support.deploy.static_pod import CONFIG, kubeadm_scheduler
+from tests.support.repository import DEPLOY
 
 VARIANTS = {
     "base": ("base", ()),
@@ -118,7 +113,7 @@ def test_every_selector_finds_pods_and_every_port_is_theirs(objects: list[Json])
         selector = spec.get("podSelector") or spec["selector"]
         labels = selector.get("matchLabels", selector)
         [pod] = [pod for _, pod in templates(objects) if labels == pod["metadata"]["labels"]]
-        ports = {port["name"] for c in pod["spec"]["containers"] for port in c["ports"]}
+        ports = {port["name"] for c in lasting(pod["spec"]) for port in c["ports"]}
         wanted = [port["targetPort"] for port in spec.get("ports", ())]
         wanted += [port["port"] for rule in spec.get("ingress", ()) for port in rule["ports"]]
         assert set(wanted) <= ports
@@ -136,7 +131,7 @@ def test_metrics_leave_a_host_of_the_control_plane_only_on_request(tmp_path: Pat
 
 
 def test_images_are_ours_or_the_stock_scheduler(objects: list[Json]) -> None:
-    images = {c["image"] for _, pod in templates(objects) for c in pod["spec"]["containers"]}
+    images = {c["image"] for _, pod in templates(objects) for c in lasting(pod["spec"])}
     assert images <= {f"evenkeel:{__version__}", "registry.k8s.io/kube-scheduler:v1.36.4"}
 
 
@@ -145,7 +140,7 @@ def test_users_name_their_registry_in_one_place(tmp_path: Path) -> None:
     content = yaml.safe_load((folder / "kustomization.yaml").read_text())
     content["images"] = [{"name": "evenkeel", "newName": "registry.example/evenkeel"}]
     (folder / "kustomization.yaml").write_text(yaml.safe_dump(content))
-    images = [c["image"] for _, pod in templates(render(folder)) for c in pod["spec"]["containers"]]
+    images = [c["image"] for _, pod in templates(render(folder)) for c in lasting(pod["spec"])]
     assert images.count(f"registry.example/evenkeel:{__version__}") == 2
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Both ways to wire the scheduler, run from what `deploy/` renders.
 
 The objects are applied, controllers make pods of them under the namespaces' Pod Security, and
@@ -18,12 +19,14 @@ from typing import Any
 import pytest
 import yaml
 
+from bench.stands.cluster import MERGE, Cluster
+from bench.stands.extender_process import seen_migrations
+from bench.stands.landing import Landing, another, hits
 from controlplane.components import FIRST_SERVICE_ADDRESS
-from tests.support.cluster import MERGE, Cluster
-from tests.support.deploy_host import Host
-from tests.support.deploy_image import evenkeel_image, scheduler_image
-from tests.support.deploy_pod import RunningPods, pods_running
-from tests.support.deploy_render import (
+from tests.support.deploy.host import Host
+from tests.support.deploy.image import evenkeel_image, scheduler_image
+from tests.support.deploy.pod import RunningPods, pods_running
+from tests.support.deploy.render import (
     CONTROL_PLANE,
     OPT_IN,
     SECOND,
@@ -31,10 +34,8 @@ from tests.support.deploy_render import (
     kustomization,
     pods_of,
 )
-from tests.support.deploy_static_pod import CONFIG, KUBECONFIG, kubeadm_scheduler, kubeconfig_inside
-from tests.support.extender_process import seen_migrations
-from tests.support.landing import Landing, another, hits
-from tests.support.stand import Say
+from tests.support.deploy.static_pod import CONFIG, KUBECONFIG, kubeadm_scheduler, kubeconfig_inside
+from tests.support.stands.control_plane import Say
 
 pytestmark = pytest.mark.real
 
@@ -60,7 +61,7 @@ async def test_the_second_scheduler_is_guided_and_the_rebalancer_moves_pods(
 ) -> None:
     hot, maintained, *others = await cluster.add_nodes(6)
     await landing.occupy(hot, "hot", cpu="100m", usage_cpu="7200m")
-    await landing.maintain(maintained, on=True)
+    await cluster.maintain(maintained, on=True)
     await _label(cluster, OPT_IN)
     folder = kustomization(tmp_path / "k", SECOND, ["namespace-opt-in", "pod-guard"])
     async with installed(cluster, folder):
@@ -92,7 +93,7 @@ async def test_the_scheduler_of_the_control_plane_is_guided_and_goes_back_to_wha
     taint = {"key": MASTER, "effect": "NoSchedule"}
     await cluster.add_nodes(1, labels={MASTER: ""}, taints=[taint])
     maintained, *others = await cluster.add_nodes(5)
-    await landing.maintain(maintained, on=True)
+    await cluster.maintain(maintained, on=True)
     folder = kustomization(tmp_path / "k", CONTROL_PLANE, COMPONENTS)
     async with installed(cluster, folder):
         [extender] = await pods_of(cluster, "evenkeel-control-plane", "extender", 1)
@@ -101,7 +102,7 @@ async def test_the_scheduler_of_the_control_plane_is_guided_and_goes_back_to_wha
         host = Host(tmp_path / "files", kubeadm_scheduler())
         before = host.files()
         host.bring()
-        host.follow("The scheduler of the control plane")
+        host.follow("The control plane scheduler")
         async with _on_host(cluster, host, extender, tmp_path / "there") as guided:
             await guided.ready(cluster)
             found = await landing.place("work", WORKLOAD)
@@ -113,13 +114,13 @@ async def test_the_scheduler_of_the_control_plane_is_guided_and_goes_back_to_wha
         assert found[maintained] == 0
         assert landed == MOVES
         assert calls >= 2 * WORKLOAD
-        host.follow("The way back")
+        host.follow("Reverting the change")
         assert host.files() == before
         async with _on_host(cluster, host, extender, tmp_path / "back") as alone:
             await alone.ready(cluster)
             found = await landing.place("later", WORKLOAD)
             calls = (await alone.metrics("extender")).total("extender_requests_total")
-        say(f"after the way back: {found[maintained]} of {WORKLOAD} under maintenance, "
+        say(f"after reverting: {found[maintained]} of {WORKLOAD} under maintenance, "
             f"{calls:.0f} calls")  # fmt: skip
         assert calls == 0
         assert found[maintained] > 0
@@ -196,6 +197,13 @@ async def _acts(
     await cluster.wait(waits, READY_S, "the Migration waits")
     volume.write({"rebalancer.yaml": yaml.safe_dump({**shipped, **BRISK, "mode": "act"})})
     await cluster.wait(completed, READY_S, "the Migration is completed as planned")
+    await cluster.wait(lambda: _unguarded(cluster), READY_S, "the temporary PDB is removed")
+
+
+async def _unguarded(cluster: Cluster) -> bool:
+    path = f"/apis/policy/v1/namespaces/{cluster.namespace}/poddisruptionbudgets"
+    found = await asyncio.to_thread(cluster.control_plane.api.get, path)
+    return not found["items"]
 
 
 async def _label(cluster: Cluster, labels: Mapping[str, str]) -> None:

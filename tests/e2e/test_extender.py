@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The real kube-scheduler, started with the file that users copy, asks the real extender."""
 
 from __future__ import annotations
@@ -12,12 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from common.clock import SYSTEM
-from controlplane.scheduler_config import SHIPPED
-from simulator import build
-from tests.support.bad_extender import Fault, bad_extender
-from tests.support.cluster import Cluster
-from tests.support.extender_process import (
+from bench.stands.cluster import Cluster
+from bench.stands.extender_process import (
     QUICK,
     USER,
     ExtenderProcess,
@@ -26,9 +23,13 @@ from tests.support.extender_process import (
     seen_migrations,
     use_extender,
 )
-from tests.support.landing import Json, Landing, another, hits, waiting_reason
-from tests.support.slow_api import slow_api
-from tests.support.stand import Say
+from bench.stands.faulty_extender import Fault, faulty_extender
+from bench.stands.landing import Json, Landing, another, hits, waiting_reason
+from common.clock import SYSTEM
+from controlplane.scheduler_config import SHIPPED
+from simulator import build
+from tests.e2e.slow_api import slow_api
+from tests.support.stands.control_plane import Say
 
 pytestmark = pytest.mark.real
 
@@ -38,7 +39,7 @@ THRESHOLD = 80
 NODE_MILLI, LOADED_MILLI, BURST_MILLI = 8_000, 4_800, 300
 WORKLOADS, REPLICAS, MOVES = 30, 4, 100
 MISSED = 2
-"""Times that a busy machine may tell the extender of a change later than it waits (100 ms)."""
+"""How often a change may reach the extender on a busy machine later than it waits (100 ms)."""
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ async def test_pods_avoid_hot_nodes_and_never_land_on_nodes_under_maintenance(
     for node in hot:
         await landing.occupy(node, f"hot-{node}", cpu="100m", usage_cpu="7200m")
     for node in maintained:
-        await landing.maintain(node, on=True)
+        await cluster.maintain(node, on=True)
     alone = await _without_extender(cluster, landing, tmp_path, 200)
     async with extender_running(cluster, tmp_path) as extender:
         await _hot_are_known(cluster, extender, hot)
@@ -62,9 +63,9 @@ async def test_pods_avoid_hot_nodes_and_never_land_on_nodes_under_maintenance(
         guided = await landing.place("work", 200, usage_cpu="20m")
         metrics = await extender.metrics()
         assert _configured(cluster) == _as_shipped(cluster, extender.url)
-    for words, found in (("without the extender", alone), ("with it", guided)):
+    for setup, found in (("without the extender", alone), ("with it", guided)):
         on_hot, on_maintained = _sum(found, hot), _sum(found, maintained)
-        say(f"{words}: {on_hot} of 200 pods on the hot nodes, {on_maintained} under maintenance")
+        say(f"{setup}: {on_hot} of 200 pods on the hot nodes, {on_maintained} under maintenance")
     say(f"most on one node: {max(guided.values())}, fewest: {_fewest(guided, nodes[4:])}")
     assert _sum(guided, maintained) == 0
     assert _sum(guided, hot) < 4
@@ -133,7 +134,7 @@ async def test_an_extender_that_talks_nonsense_stops_nobody(
     cluster: Cluster, landing: Landing, say: Say, fault: Fault
 ) -> None:
     await cluster.add_nodes(5)
-    async with bad_extender(fault) as url:
+    async with faulty_extender(fault) as url:
         await use_extender(cluster, url)
         await _timed(landing, fault.name.lower(), say)
 
@@ -155,8 +156,8 @@ async def test_without_metrics_pods_spread_as_without_the_extender(
         metrics = await extender.metrics()
     await landing.remove("work")
     alone = await _without_extender(cluster, landing, tmp_path, 100)
-    for words, found in (("without metrics", blind), ("without the extender", alone)):
-        say(f"{words}: {_sum(found, hot)} of 100 pods on the two hot nodes, "
+    for setup, found in (("without metrics", blind), ("without the extender", alone)):
+        say(f"{setup}: {_sum(found, hot)} of 100 pods on the two hot nodes, "
             f"{_fewest(found, nodes)} to {max(found.values())} pods a node")  # fmt: skip
     assert metrics.total("neutral_answers_total", verb="prioritize", cause="resting") >= 100
     assert abs(_sum(blind, hot) - _sum(alone, hot)) <= 4
@@ -173,7 +174,7 @@ async def test_nobody_is_killed_on_a_node_under_maintenance(
         rank = {"priorityClassName": low}
         await landing.occupy(maintained, f"low-{number}", cpu="1900m", spec=rank)
     await landing.occupy(busy, "high", cpu="7500m", spec={"priorityClassName": high})
-    await landing.maintain(maintained, on=True)
+    await cluster.maintain(maintained, on=True)
     async with extender_running(cluster, tmp_path) as extender:
         await use_extender(cluster, extender.url)
         await landing.begin("urgent", 1, cpu="1500m", spec={"priorityClassName": high})
@@ -181,11 +182,11 @@ async def test_nobody_is_killed_on_a_node_under_maintenance(
         [urgent] = await landing.pods("urgent")
         assert len(await landing.pods()) == 6
         assert "nominatedNodeName" not in urgent["status"]
-        await landing.maintain(maintained, on=False)
+        await cluster.maintain(maintained, on=False)
         await cluster.wait(lambda: _is_free(extender, maintained), what="it knows of the end")
         await landing.begin("later", 1, cpu="1500m", spec={"priorityClassName": high})
         [later] = await landing.bound("later", 1)
-    say("nobody died while the node was under maintenance; afterwards it was preempted there")
+    say("no preemption while the node was under maintenance; afterwards there was one")
     assert later["spec"]["nodeName"] == maintained
     assert len(await landing.pods()) < 7
 
@@ -195,7 +196,7 @@ async def test_pods_that_wait_for_maintenance_to_end_are_scheduled_at_once(
 ) -> None:
     nodes = await cluster.add_nodes(5)
     for node in nodes:
-        await landing.maintain(node, on=True)
+        await cluster.maintain(node, on=True)
     await install(cluster)
     user = await cluster.kubeconfig_of(user=USER)
     async with (
@@ -228,9 +229,9 @@ async def test_a_burst_that_asks_for_little_and_uses_much_is_spread_by_load(
         await _known(cluster, extender, dict.fromkeys(loaded, 0.7))
         await use_extender(cluster, extender.url)
         guided = await landing.place("work", 100, **pod)
-    for words, found in (("without the extender", alone), ("with it", guided)):
+    for setup, found in (("without the extender", alone), ("with it", guided)):
         shares = _percent(found, nodes, loaded)
-        say(f"{words}: nodes end at {min(shares.values()):.0f} to {max(shares.values()):.0f} %")
+        say(f"{setup}: nodes end at {min(shares.values()):.0f} to {max(shares.values()):.0f} %")
     shares = _percent(guided, nodes, loaded)
     assert max(shares.values()) <= THRESHOLD or min(shares.values()) >= THRESHOLD / 2
 
@@ -304,8 +305,8 @@ async def _freed(
 ) -> float | None:
     """Let a pod wait, end the maintenance of one node, and return how long it took from there.
 
-    None if the extender heard of it so late that it had waited in vain: then the pod stays for
-    minutes, and nobody can help it.
+    None if the extender received it so late that it had waited in vain: then the pod stays for
+    minutes, whatever the extender does.
     """
     name, node = f"pod-{number}", nodes[number % len(nodes)]
     await cluster.wait(lambda: _none_is_free(extender), what="it knows that no node is free")
@@ -322,10 +323,10 @@ async def _freed(
 
     await cluster.wait(waits, what="the pod waits and says why")
     vain, started = await _in_vain(extender), SYSTEM.monotonic()
-    await landing.maintain(node, on=False)
+    await cluster.maintain(node, on=False)
     await cluster.wait(over, what="the pod has a node")
     took = SYSTEM.monotonic() - started if await placed() else None
-    await landing.maintain(node, on=True)
+    await cluster.maintain(node, on=True)
     await landing.forget(name)
     return took
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Our fit and our scores against those of the real kube-scheduler, on random clusters.
 
 The seed comes from the commit, so that every commit tries other clusters; it is printed. In
@@ -18,18 +19,17 @@ import msgspec
 import pytest
 import yaml
 
+from common.api.objects import Pod
 from common.clock import SYSTEM
-from common.cluster.objects import Pod
 from common.fit import FitIndex, World
 from common.fit.cases import Case, candidate_of, snapshot_of
-from common.fit.scores import by_plugin
 from common.kube.client import KubeClient, connect
 from common.kube.errors import KubeError
 from controlplane.cluster import ControlPlane
-from tests.support.fit_agreement import FAMILIES, Figures, Opinion, opinions
-from tests.support.fit_cases import random_case, softened
-from tests.support.fit_dice import ClusterCase, readable
-from tests.support.fit_oracle import (
+from simulator.scheduler.scores import by_plugin
+from tests.e2e.fit_agreement import FAMILIES, Figures, Opinion, opinions
+from tests.e2e.fit_shrink import smallest
+from tests.support.oracles.fit import (
     BINDING,
     FILTERING,
     FitOracle,
@@ -38,9 +38,10 @@ from tests.support.fit_oracle import (
     extender,
     write_config,
 )
-from tests.support.fit_records import FIT, SCORES, Scores, Verdicts, keep
-from tests.support.fit_shrink import smallest
-from tests.support.fit_stand import FitStand, bare_control_plane
+from tests.support.oracles.fit_stand import FitStand, bare_control_plane
+from tests.support.worlds.fit_cases import random_case, softened
+from tests.support.worlds.fit_dice import ClusterCase, readable
+from tests.support.worlds.fit_records import FIT, SCORES, Scores, Verdicts, keep
 
 pytestmark = pytest.mark.real
 

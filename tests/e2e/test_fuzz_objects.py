@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The objects of the fuzz test are put to the real API server, which accepts every one.
 
 Dry runs store nothing. Statuses are written to one object of each kind, as dry runs too.
@@ -10,19 +11,20 @@ from typing import Any
 
 import pytest
 
-from common.cluster.reader import READINGS
-from common.kube.client import KubeClient, PatchKind
+from bench.stands.cluster import Cluster
+from common.cache.reader import CACHED_KINDS
+from common.kube.api import PatchKind
+from common.kube.client import KubeClient
 from common.kube.errors import ApiError
 from common.kube.resources import Resource
 from simulator.build import Manifest
-from tests.support.cluster import Cluster
-from tests.support.fuzz_objects import FuzzCluster, fuzz_cluster
+from tests.support.worlds.fuzz_objects import FuzzCluster, fuzz_cluster
 
 pytestmark = pytest.mark.real
 
 CLUSTERS = 40
 AT_ONCE = 8
-RESOURCES = {reading.resource.kind: reading.resource for reading in READINGS}
+RESOURCES = {reading.resource.kind: reading.resource for reading in CACHED_KINDS}
 WITH_STATUS = ("Pod", "PodDisruptionBudget", "Deployment", "ReplicaSet", "StatefulSet")
 SERVERS = ("uid", "resourceVersion", "creationTimestamp", "generation", "deletionTimestamp")
 """Metadata that the API server sets itself."""

@@ -1,8 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a stolen token can do on a real API server: the policies hold whatever roles grant.
 
 The accounts are bound to `cluster-admin` here, the worst role there is. What is left to them
 is what the programs do, and what later work will need; everything else is refused with words.
-With the shipped roles alone `tests/loop/test_rights.py` shows how little is granted at all.
+With the shipped roles alone `tests/e2e/loop/test_rights.py` shows how little is granted at all.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from common.contract import (
+from bench.stands.cluster import RBAC, Cluster
+from bench.stands.rebalancer_process import rebalancer_as
+from common.api.contract import (
     COPY_OF,
     CORDONED_BY,
     EXPIRES,
-    MAINTENANCE_LABEL,
     MIGRATION_ID_LABEL,
     MIGRATION_TIME,
     TEMPORARY_PDB_LABEL,
@@ -31,10 +33,8 @@ from common.contract import (
 from common.kube.client import KubeClient
 from common.kube.errors import ApiError
 from simulator import build
-from tests.support.cluster import RBAC, Cluster
-from tests.support.deploy_render import CONTROL_PLANE, installed, kustomization
-from tests.support.rebalancer_process import rebalancer_as
-from tests.support.stand import Say
+from tests.support.deploy.render import CONTROL_PLANE, installed, kustomization
+from tests.support.stands.control_plane import Say
 
 pytestmark = pytest.mark.real
 
@@ -497,8 +497,10 @@ REFUSED = (
     post("call itself an extender", LEASES.format("evenkeel"), lease("evenkeel-extender-evil")),
     put(
         "schedule in another's place",
-        LEASES.format("kube-system") + "/kube-scheduler",
-        lease("kube-scheduler", namespace="kube-system"),
+        # One that does not exist: a PUT makes it. Where it exists the API server asks for its
+        # resourceVersion before any policy (AllowUnconditionalUpdate in lease/strategy.go).
+        LEASES.format("kube-system") + "/another-scheduler",
+        lease("another-scheduler", namespace="kube-system"),
     ),
     patch(
         "have a node look alive",
@@ -580,25 +582,31 @@ async def stolen(
     names = {"ns": cluster.namespace, "node": node, "uid": web["metadata"]["uid"]}
     ours = budget(name="ours-rescheduler-pdb", spec={"selector": {"matchLabels": {"app": "z"}}})
     await cluster.create([Attempt("", "", "", ours).filled(names).body])
-    async with installed(cluster, kustomization(folder / "k", base)):
-        namespace, name = account.split("/")
-        subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
-        role = {"apiGroup": RBAC, "kind": "ClusterRole", "name": "cluster-admin"}
-        await cluster.apply(
-            [
-                {
-                    "apiVersion": f"{RBAC}/v1",
-                    "kind": "ClusterRoleBinding",
-                    "metadata": {"name": f"{cluster.namespace}-stolen"},
-                    "roleRef": role,
-                    "subjects": [subject],
-                },
-                lease("evenkeel-extender-a", namespace="evenkeel"),
-            ]
-        )
-        async with cluster.client(service_account=account) as client:
-            yield client, names
-    # Its namespace goes later; a rebalancer that runs meanwhile would take it for its own.
+    try:
+        async with installed(cluster, kustomization(folder / "k", base)):
+            namespace, name = account.split("/")
+            subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
+            role = {"apiGroup": RBAC, "kind": "ClusterRole", "name": "cluster-admin"}
+            await cluster.apply(
+                [
+                    {
+                        "apiVersion": f"{RBAC}/v1",
+                        "kind": "ClusterRoleBinding",
+                        "metadata": {"name": f"{cluster.namespace}-stolen"},
+                        "roleRef": role,
+                        "subjects": [subject],
+                    },
+                    lease("evenkeel-extender-a", namespace="evenkeel"),
+                ]
+            )
+            async with cluster.client(service_account=account) as client:
+                yield client, names
+    finally:
+        await _without_ours(cluster)
+
+
+async def _without_ours(cluster: Cluster) -> None:
+    """Delete our budget: its namespace goes later, and a rebalancer would take it for its own."""
     path = f"/apis/policy/v1/namespaces/{cluster.namespace}/poddisruptionbudgets"
     delete = cluster.control_plane.api.delete
     await asyncio.to_thread(delete, f"{path}/ours-rescheduler-pdb")
@@ -707,9 +715,9 @@ async def test_with_the_policies_the_rebalancer_does_all_its_work(
         kubeconfig = await cluster.kubeconfig_of(service_account=account)
         async with rebalancer_as(kubeconfig, tmp_path, settings=EMPTYING) as rebalancer:
             await rebalancer.announced()
-            await _label(cluster, node, "true")
+            await cluster.maintain(node, on=True)
             await cluster.wait(lambda: _emptied(cluster, node), 90.0, "the node is emptied")
-            await _label(cluster, node, None)
+            await cluster.maintain(node, on=False)
             await cluster.wait(lambda: _is_open(cluster, node), what="it takes pods again")
             await cluster.wait(lambda: _unguarded(cluster), what="temporary PDBs are removed")
             counted = await rebalancer.metrics()
@@ -747,12 +755,6 @@ async def _unguarded(cluster: Cluster) -> bool:
 async def _is_open(cluster: Cluster, node: str) -> bool:
     found = await asyncio.to_thread(cluster.control_plane.api.get, f"/api/v1/nodes/{node}")
     return not found["spec"].get("unschedulable")
-
-
-async def _label(cluster: Cluster, node: str, value: str | None) -> None:
-    body = {"metadata": {"labels": {MAINTENANCE_LABEL: value}}}
-    api = cluster.control_plane.api
-    await asyncio.to_thread(api.request, "PATCH", f"/api/v1/nodes/{node}", body, content_type=MERGE)
 
 
 @pytest.mark.parametrize(

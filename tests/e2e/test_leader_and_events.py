@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Leases and Events on a real kube-apiserver: what it takes, keeps and refuses."""
 
 from __future__ import annotations
@@ -9,30 +10,31 @@ from typing import Any
 import msgspec
 import pytest
 
+from bench.stands.cluster import Cluster
 from common.clock import SYSTEM
+from common.config import Duration, LeaderElection
 from common.kube.client import KubeClient
 from common.kube.errors import Conflict
-from common.kube.events import EventSettings, ObjectRef, Recorder
-from common.kube.leader import ElectionSettings, Elector
+from common.kube.events import EventLimits, ObjectRef, Recorder
+from common.kube.leader import Elector
 from common.kube.resources import EVENTS, LEASES
 from common.kube.timestamps import parse_time
 from common.metrics import Metrics
-from tests.support.cluster import Cluster
+from tests.support.stands.lease_api import leading
 
 pytestmark = pytest.mark.real
 
 # A released Lease needs no waiting, so the durations may stay as patient as they are.
-BRISK = ElectionSettings(retry_period_s=0.5)
+BRISK = LeaderElection(name="helm", retry_period=Duration(0.5))
 PATIENCE_S = 60.0
 
 
 def elector(client: KubeClient, namespace: str, identity: str) -> Elector:
     return Elector(
         client,
+        BRISK,
         namespace=namespace,
-        name="helm",
         identity=identity,
-        settings=BRISK,
         clock=SYSTEM,
         metrics=Metrics("test"),
         rng=random.Random(identity),
@@ -44,7 +46,7 @@ def recorder(client: KubeClient, metrics: Metrics) -> Recorder:
         client,
         program="rebalancer",
         identity="host_1",
-        settings=EventSettings(update_every_s=0.5),
+        limits=EventLimits(update_every_s=0.5),
         clock=SYSTEM,
         metrics=metrics,
         rng=random.Random(1),
@@ -69,7 +71,7 @@ async def test_the_lead_passes_on_when_a_leader_ends(cluster: Cluster) -> None:
             for client, name in ((ours, "a"), (theirs, "b"))
         )
         first = asyncio.create_task(one.run())
-        await asyncio.wait_for(one.wait_leading(), PATIENCE_S)
+        await leading(one)
         second = asyncio.create_task(two.run())
 
         async def renewed() -> bool:
@@ -79,7 +81,7 @@ async def test_the_lead_passes_on_when_a_leader_ends(cluster: Cluster) -> None:
         await cluster.wait(renewed, what="a renewal")
         assert (await read(ours, path))["spec"]["leaseTransitions"] == 0
         await ended(first)
-        await asyncio.wait_for(two.wait_leading(), PATIENCE_S)
+        await leading(two)
         spec = (await read(ours, path))["spec"]
         assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("b", 1)
         assert spec["leaseDurationSeconds"] == 15
@@ -102,7 +104,7 @@ async def test_a_lease_written_on_an_old_version_is_refused(cluster: Cluster) ->
     async with cluster.client() as client:
         one = elector(client, cluster.namespace, "a")
         task = asyncio.create_task(one.run())
-        await asyncio.wait_for(one.wait_leading(), PATIENCE_S)
+        await leading(one)
         await ended(task)
         old = await read(client, path)
         patch = {"metadata": {"labels": {"team": "ours"}}}
@@ -111,7 +113,7 @@ async def test_a_lease_written_on_an_old_version_is_refused(cluster: Cluster) ->
             await client.replace(LEASES, old, name="helm", namespace=cluster.namespace)
 
         task = asyncio.create_task(one.run())
-        await asyncio.wait_for(one.wait_leading(), PATIENCE_S)
+        await leading(one)
         assert (await read(client, path))["metadata"]["labels"] == {"team": "ours"}
         await ended(task)
 

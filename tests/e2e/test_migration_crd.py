@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The definition of Migrations and the extender's role on a real kube-apiserver."""
 
 from __future__ import annotations
@@ -8,27 +9,28 @@ import json
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from bench.stands.cluster import Cluster
+from common.api.contract import INSTALL_CRD, SEEN_MIGRATIONS
+from common.api.migrations import Migration, MigrationSpec, MigrationStatus
+from common.cache.reader import CACHED_KINDS, MIGRATION_KIND, ClusterReader
 from common.clock import SYSTEM
-from common.cluster.migrations import Migration, MigrationSpec, MigrationStatus
-from common.cluster.reader import MIGRATION_READING, READINGS, ClusterReader
-from common.contract import INSTALL_CRD, SEEN_MIGRATIONS
+from common.config import Duration, Reading
 from common.kube.client import KubeClient
 from common.kube.errors import AlreadyExists, Forbidden, Invalid, KubeError, NotFound
-from common.kube.own import own_identity
-from common.kube.reflector import ReflectorSettings
+from common.kube.identity import own_identity
 from common.kube.resources import LEASES, MIGRATIONS, NODE_METRICS, NODES, POD_METRICS, PODS
 from common.metrics import Metrics
-from extender.guides import Guides
-from extender.heartbeat import Heartbeat
+from common.runtime import Runtime
+from extender.callers import Callers
+from extender.lease import ExtenderLease, LeaseContent
 from simulator import build
-from tests.support.cluster import Cluster
-from tests.support.migrations import (
+from tests.support.repository import DEPLOY
+from tests.support.worlds.migrations import (
     BAD_STATUSES,
     DEFINITION_FILE,
     SPOILT,
@@ -42,7 +44,7 @@ from tests.support.migrations import (
 
 pytestmark = pytest.mark.real
 
-ROLE = Path(__file__).parents[2] / "deploy" / "base" / "extender.yaml"
+ROLE = DEPLOY / "base" / "extender.yaml"
 NAMESPACE = "evenkeel"
 
 
@@ -188,10 +190,10 @@ async def test_people_see_what_moves_where(cluster: Cluster) -> None:
         head, *rows = (await cluster.kubectl("get", "mig")).splitlines()
         assert head.split() == [
             *("NAME", "NAMESPACE", "POD", "SOURCE", "TARGET", "PHASE", "OUTCOME"),
-            *("STRATEGY", "AGE"),
+            *("STRATEGY", "AGE", "FINISHED"),
         ]
         row = next(row.split() for row in rows if row.startswith(name))
-        assert row[:-1] == [
+        assert row[:8] == [
             *(name, "shop", "web-1", "node-1", "node-2", "InProgress", "AsPlanned"),
             "LoadBalancing",
         ]
@@ -217,22 +219,22 @@ async def test_the_extenders_role_is_enough(cluster: Cluster) -> None:
     async with served(cluster) as admin:
         await bind(cluster, admin)
         async with cluster.client(user="extender") as client:
-            readings = [r for r in READINGS if r.resource in (NODES, PODS)]
+            readings = [r for r in CACHED_KINDS if r.resource in (NODES, PODS)]
             reader = ClusterReader(
                 client,
-                settings=ReflectorSettings(),
+                reading=Reading(),
                 clock=SYSTEM,
                 metrics=Metrics("test"),
-                readings=[*readings, MIGRATION_READING],
+                kinds=[*readings, MIGRATION_KIND],
             )
             seen = reader.reflector_of(MIGRATIONS)
-            beat = _heartbeat(client, lambda: seen.resource_version)
-            tasks = [asyncio.create_task(job()) for job in (reader.run, beat.run)]
-            await cluster.wait(lambda: _lease(admin, beat.name), what="the Lease")
+            held = _extender_lease(client, lambda: seen.resource_version)
+            tasks = [asyncio.create_task(job()) for job in (reader.run, held.run)]
+            await cluster.wait(lambda: _lease(admin, held.name), what="the Lease")
             made = await create(admin, manifest_of())
 
             async def acknowledged() -> bool:
-                lease = await _lease(admin, beat.name)
+                lease = await _lease(admin, held.name)
                 told = int(lease["metadata"]["annotations"][SEEN_MIGRATIONS])
                 return told >= int(made["metadata"]["resourceVersion"])
 
@@ -243,17 +245,17 @@ async def test_the_extenders_role_is_enough(cluster: Cluster) -> None:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            assert await _lease(admin, beat.name) == {}
+            assert await _lease(admin, held.name) == {}
 
 
 async def test_old_leases_are_removed_with_the_extenders_rights(cluster: Cluster) -> None:
     async with served(cluster) as admin:
         await bind(cluster, admin)
         async with cluster.client(user="extender") as client:
-            first = _heartbeat(client, lambda: 1)
+            first = _extender_lease(client, lambda: 1)
             left = msgspec.json.decode(LEFT.replace("NAME", first.name))
             await admin.create(LEASES, left, namespace=NAMESPACE)
-            second = _heartbeat(client, lambda: 1)
+            second = _extender_lease(client, lambda: 1)
             task = asyncio.create_task(second.run())
             await cluster.wait(lambda: _lease(admin, second.name), what="the second Lease")
             assert await _lease(admin, first.name) == {}
@@ -305,17 +307,17 @@ async def test_the_extenders_role_is_nothing_more(cluster: Cluster) -> None:
                     await act
 
 
-def _heartbeat(client: KubeClient, seen: Any) -> Heartbeat:
-    return Heartbeat(
+def _extender_lease(client: KubeClient, seen: Any) -> ExtenderLease:
+    return ExtenderLease(
         client,
+        LeaseContent(
+            identity=own_identity({"POD_NAME": "host"}),
+            seen_version=seen,
+            callers=Callers(SYSTEM),
+            load_settings_hash="abc",
+        ),
         namespace=NAMESPACE,
-        identity=own_identity({"POD_NAME": "host"}),
-        seen=seen,
-        guides=Guides(SYSTEM),
-        settings_hash="abc",
-        clock=SYSTEM,
-        metrics=Metrics("test"),
-        rng=random.Random(1),
+        runtime=Runtime(SYSTEM, Metrics("test"), random.Random(1)),
     )
 
 
@@ -332,10 +334,10 @@ async def test_a_reader_takes_the_crd_up_when_it_comes_and_when_it_comes_again(
     async with cluster.client() as client:
         reader = ClusterReader(
             client,
-            settings=ReflectorSettings(backoff_min_s=0.05, backoff_max_s=0.5),
+            reading=Reading(backoff_min=Duration(0.05), backoff_max=Duration(0.5)),
             clock=SYSTEM,
             metrics=Metrics("test"),
-            readings=[r for r in READINGS if r.resource == NODES] + [MIGRATION_READING],
+            kinds=[r for r in CACHED_KINDS if r.resource == NODES] + [MIGRATION_KIND],
         )
         migrations, state = reader.reflector_of(MIGRATIONS), reader.state.migrations
         reading = asyncio.create_task(reader.run())

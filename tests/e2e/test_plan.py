@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python -m rebalancer --once --dry-run` on a real cluster: a plan, and nothing else happens."""
 
 from __future__ import annotations
@@ -5,11 +6,12 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from bench.stands.cluster import Cluster
 from simulator import build
-from tests.support.cluster import Cluster
-from tests.support.once import Json, plan_of, planned, written
+from tests.support.repository import DEPLOY
+from tests.support.stands.once import Json, plan_of, planned, written
 
-READER = Path(__file__).parents[2] / "deploy" / "base" / "reader.yaml"
+READER = DEPLOY / "base" / "reader.yaml"
 MEASURED_S = 90.0
 HUNGRY, NODES, REPLICAS = "1700m", 6, 4
 """Four such pods use 85 % of a node of 8 cores."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The default queries on a real Prometheus that scrapes what kubelets and node-exporter say."""
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import pytest_asyncio
 
 from common.clock import SYSTEM
 from common.cluster.records import NodeName, NodeRecord
+from common.config import Duration, Prometheus
 from common.usage import Sample
-from common.usage.prometheus import PrometheusSettings, PrometheusSource
-from tests.support.prometheus import SCRAPE_MS, Exporter, Line, prometheus
+from common.usage.prometheus import PrometheusSource
+from tests.support.stands.prometheus import SCRAPE_MS, Exporter, Line, prometheus
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -135,7 +137,7 @@ class Stand:
         self._exporter = exporter
 
     async def sample(self, window_s: float = WINDOW_S) -> Sample:
-        settings = PrometheusSettings(url=self._url, window_s=window_s)
+        settings = Prometheus(url=self._url, window=Duration(window_s))
         async with PrometheusSource(settings, nodes=lambda: NODES, clock=SYSTEM) as source:
             return await source.sample()
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The table of quantities, put to the real API server.
 
 A device's capacity in a ResourceSlice is a field that takes any quantity, negative
@@ -6,21 +7,21 @@ ones too, and hands it back in canonical form. Dry runs store nothing.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 import yaml
 
-from common.cluster.quantity import QuantityError, milli
+from bench.stands.cluster import Cluster
+from common.cluster.quantities import QuantityError, milli
 from common.kube.client import KubeClient
 from common.kube.errors import BadRequest
 from common.kube.resources import Resource
-from tests.support.cluster import Cluster
+from tests.support.repository import UNIT_TESTS
 
 TABLE: list[dict[str, Any]] = yaml.safe_load(
-    (Path(__file__).parents[1] / "unit/cluster/quantities.yaml").read_text(encoding="utf-8")
+    (UNIT_TESTS / "common" / "cluster" / "quantities.yaml").read_text(encoding="utf-8")
 )
 SLICES = Resource("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", False)
 REFUSED = "refused"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reading a real cluster: the load is the truth, and nothing that happens is missed."""
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ import msgspec
 import pytest
 import yaml
 
+from bench.stands.cluster import Cluster
+from common.cache.reader import CACHED_KINDS, CachedKind
+from common.cache.snapshot import Snapshot
+from common.cache.state import ClusterState
 from common.clock import SYSTEM
-from common.cluster.reader import READINGS, Reading
-from common.cluster.snapshot import Snapshot
-from common.cluster.state import ClusterState
 from common.config import ExtenderConfiguration
 from common.kube.client import KubeClient
 from common.kube.errors import Forbidden, KubeError
@@ -25,9 +27,9 @@ from common.load import LoadView
 from common.metrics import Metrics
 from common.observer import Observer
 from simulator import build
-from tests.support.cluster import Cluster
+from tests.support.repository import DEPLOY
 
-READER = Path(__file__).parents[2] / "deploy" / "base" / "reader.yaml"
+READER = DEPLOY / "base" / "reader.yaml"
 MI = 2**20
 
 QUICK = ExtenderConfiguration.model_validate(
@@ -160,10 +162,10 @@ async def test_the_shipped_role_is_enough_to_read_and_nothing_more(cluster: Clus
 
 
 async def test_every_missing_right_is_named(cluster: Cluster, tmp_path: Path) -> None:
-    """Each kind taken out of the role is named by the program, and it does not pretend."""
+    """Each kind that is needed is named by the program if it cannot be read, and it waits."""
     gate = asyncio.Semaphore(2)
 
-    async def check(reading: Reading) -> None:
+    async def check(reading: CachedKind) -> None:
         plural = reading.resource.plural
         file = tmp_path / f"{plural}.yaml"
         file.write_text(yaml.safe_dump(_role_without(reading)))
@@ -175,7 +177,7 @@ async def test_every_missing_right_is_named(cluster: Cluster, tmp_path: Path) ->
         assert f": waiting for {plural} (Forbidden: {plural}" in err.splitlines()[-1]
         assert f'cannot list resource \\"{plural}\\"' in err
 
-    await asyncio.gather(*map(check, READINGS))
+    await asyncio.gather(*(check(kind) for kind in CACHED_KINDS if not kind.optional))
 
 
 async def test_the_command_shows_the_load_of_every_node(cluster: Cluster) -> None:
@@ -214,7 +216,7 @@ async def test_the_command_shows_the_load_of_every_node(cluster: Cluster) -> Non
     assert "3 of 3 nodes known, usage from metrics-server" in table
 
 
-def _role_without(reading: Reading) -> build.Manifest:
+def _role_without(reading: CachedKind) -> build.Manifest:
     role: build.Manifest = yaml.safe_load(READER.read_text())
     resource = reading.resource
     for rule in role["rules"]:
@@ -290,7 +292,7 @@ async def _quiet(cluster: Cluster, client: KubeClient, observer: Observer) -> No
 async def _listed(client: KubeClient) -> ClusterState:
     """Read everything anew, without a reflector."""
     state = ClusterState()
-    for reading in READINGS:
+    for reading in CACHED_KINDS:
         params = {"fieldSelector": reading.field_selector} if reading.field_selector else {}
         body = await client.get(reading.resource.path(), params=params)
         items = msgspec.json.decode(body)["items"]
@@ -322,7 +324,7 @@ def _same(ours: Snapshot, fresh: Snapshot) -> None:
 
 
 def _kind(plural: str) -> Any:
-    return next(r.resource for r in READINGS if r.resource.plural == plural)
+    return next(r.resource for r in CACHED_KINDS if r.resource.plural == plural)
 
 
 async def _look(*arguments: str) -> tuple[int, str, str]:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The real cluster that tests are given: usage, rights, faults, and a clean end."""
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from common.cluster.quantity import milli, whole
+from bench.stands.cluster import Cluster
+from common.cluster.quantities import milli, whole
 from common.kube.client import KubeClient
 from common.kube.errors import Forbidden, NotFound, Unreachable
 from common.kube.resources import NAMESPACES, NODES, PODS
@@ -17,7 +19,6 @@ from controlplane.certificates import Authority
 from controlplane.cluster import ControlPlane
 from controlplane.components import CA
 from simulator import build
-from tests.support.cluster import Cluster
 
 READER = """
 apiVersion: rbac.authorization.k8s.io/v1

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A tenant with the stock `admin` role in one namespace, against its neighbours.
 
 The tenant writes into the real API server whatever it may, all at once and again and again:
@@ -20,17 +21,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bench.stands.cluster import MERGE, RBAC, Cluster
+from bench.stands.episode import migrations_of, was_evicted
+from bench.stands.extender_process import extender_running, use_extender
+from bench.stands.http import open_http
+from bench.stands.real_scenario import node_of, pods_path, uid_of
+from bench.stands.rebalancer_process import QUICK, rebalancer_running
+from common.api.contract import API_VERSION
 from common.clock import SYSTEM
-from common.contract import API_VERSION, MAINTENANCE_LABEL
 from simulator import build
 from simulator.build import Manifest
-from tests.support.cluster import MERGE, RBAC, Cluster
-from tests.support.conformance import open_http
-from tests.support.episode import was_evicted
-from tests.support.extender_process import extender_running, use_extender
-from tests.support.real_scenario import node_of, pods_path, uid_of
-from tests.support.rebalancer_process import QUICK, rebalancer_running
-from tests.support.stand import Say
+from tests.support.stands.control_plane import Say
 
 if TYPE_CHECKING:
     import httpx
@@ -71,11 +72,11 @@ async def test_a_tenant_harms_only_itself(cluster: Cluster, tmp_path: Path, say:
             assert {"owns-itself", "grace", "widgets", "unschedulable", "gang"} <= accepted
             await tenant.own_itself("owns-itself")
             forging = asyncio.create_task(tenant.forge(forged_owners(stage, before)))
-            await stage.maintain("mine")
+            await cluster.maintain(stage.nodes["mine"], on=True)
             await cluster.wait(lambda: stage.failed(tenant_space, 2), DONE_S, "its moves fail")
             began_s = SYSTEM.monotonic()
             await stage.heat()
-            await stage.maintain("drained")
+            await cluster.maintain(stage.nodes["drained"], on=True)
             await cluster.wait(stage.level, DONE_S, "the neighbour is leveled and drained")
             seconds = SYSTEM.monotonic() - began_s
             forging.cancel()
@@ -119,7 +120,7 @@ class Stage:
         return {uid_of(p): p for p in found if "deletionTimestamp" not in p["metadata"]}
 
     async def migrations(self, namespace: str) -> list[Json]:
-        found = (await self._get(f"/apis/{API_VERSION}/migrations"))["items"]
+        found = await migrations_of(self.cluster)
         return [m for m in found if m["spec"]["pod"]["namespace"] == namespace]
 
     async def failed(self, namespace: str, count: int) -> bool:
@@ -146,12 +147,6 @@ class Stage:
         ballast = build.pod("ballast", cpu="1000m", node=self.nodes["hot"])
         del ballast["metadata"]["namespace"]
         await self.cluster.create([ballast])
-
-    async def maintain(self, node: str) -> None:
-        body = {"metadata": {"labels": {MAINTENANCE_LABEL: "true"}}}
-        path = f"/api/v1/nodes/{self.nodes[node]}"
-        api = self.cluster.control_plane.api
-        await asyncio.to_thread(api.request, "PATCH", path, body, content_type=MERGE)
 
     async def _get(self, path: str) -> Json:
         return await asyncio.to_thread(self.cluster.control_plane.api.get, path)

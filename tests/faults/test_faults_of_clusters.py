@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The closed loop while pods, nodes, workloads and budgets change under a move."""
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from common.contract import (
+from common.api.contract import (
     DELETION_COST,
     DO_NOT_DISRUPT,
     MIRROR_POD,
@@ -27,10 +28,10 @@ from simulator.api import DeleteOptions, Json, is_ready, timestamp, with_conditi
 from simulator.api import condition as condition_of
 from simulator.build import STOP_AFTER, Manifest
 from simulator.faults import FreezeWatches, LostAnswers, NodeDeath, RejectPods, SlowStarts
-from tests.support.closed_loop import Loop, closed_loop
-from tests.support.extender_stand import eventually
-from tests.support.loop_programs import figure
-from tests.support.migration_stand import condition
+from tests.support.stands.closed_loop import Loop, closed_loop
+from tests.support.stands.extender import eventually
+from tests.support.stands.loop_programs import figure
+from tests.support.stands.migration import condition
 
 WEB = build.deployment("web", 4)
 MOVING = "InProgress"
@@ -139,7 +140,7 @@ async def test_a_workload_that_gives_up_the_pod_itself_ends_the_move_before_it_b
 async def test_a_workload_that_gives_up_another_pod_is_moved_or_left_as_it_is(
     tmp_path: Path,
 ) -> None:
-    """While there is one too many, nobody knows which it will be: then nothing is moved."""
+    """While there is one too many, it is not known which will go: then nothing is moved."""
     async with closed_loop(tmp_path, WEB) as loop, loop.rebalancer() as health:
         pod = (await loop.until_ready("web", 4))[0]
         with_cost(loop, pod, LAST)
@@ -203,7 +204,7 @@ BUDGET_CHANGES = pytest.mark.parametrize(
 async def test_a_budget_that_is_spent_meanwhile_is_waited_for(
     change: Callable[[Loop, int], None], before: list[Manifest], tmp_path: Path
 ) -> None:
-    """Five of six must be healthy, and one is not: nobody may go until it is."""
+    """Five of six must be healthy, and one is not: no pod may go until it is."""
     async with closed_loop(tmp_path, *SHOP, *before) as loop, loop.rebalancer() as health:
         ill = (await loop.until_ready("other", 2))[0]
         pod = (await loop.until_ready("web", 4))[0]
@@ -229,7 +230,7 @@ def make_ready(loop: Loop, pod: Json, *, on: bool) -> None:
 
 
 @BUDGET_CHANGES
-async def test_a_budget_that_never_lets_anybody_go_ends_the_move(
+async def test_a_budget_that_never_allows_an_eviction_ends_the_move(
     change: Callable[[Loop, int], None], before: list[Manifest], tmp_path: Path
 ) -> None:
     async with closed_loop(tmp_path, *SHOP, *before) as loop, loop.rebalancer() as health:
@@ -336,7 +337,7 @@ async def test_the_next_pod_of_the_same_name_is_not_evicted(tmp_path: Path) -> N
 async def test_the_next_pod_of_the_same_name_survives_an_eviction_whose_answer_was_lost(
     watched: bool, tmp_path: Path
 ) -> None:
-    """Nobody can tell what came of it, and when it can be told the namesake is there.
+    """The result is unknown, and when it can be read the namesake exists.
 
     Who sees no changes of pods tries the eviction itself again, the others only look.
     """
@@ -593,7 +594,7 @@ APART = [build.deployment(app, 4, labels={"app": app, "all": "web"}) for app in 
 async def test_strangers_cannot_have_more_under_way_than_is_allowed(
     limit: str, tmp_path: Path
 ) -> None:
-    """However many Migrations somebody makes at once, one of them is under way at a time."""
+    """However many Migrations are created at once, one of them is under way at a time."""
     by, settings = LIMITED[limit]
     async with (
         closed_loop(tmp_path, *WIDELY.get(limit, APART)) as loop,

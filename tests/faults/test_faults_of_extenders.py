@@ -1,4 +1,5 @@
-"""An extender that lives and no longer hears holds up no one for ever."""
+# SPDX-License-Identifier: Apache-2.0
+"""An extender that is alive but learns of no Migrations holds up no move forever."""
 
 from __future__ import annotations
 
@@ -8,14 +9,18 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
-
-from common.contract import EXTENDER_LEASE_PREFIX, FILTER_CALLS, MAINTENANCE_LABEL, SEEN_MIGRATIONS
+from common.api.contract import (
+    EXTENDER_LEASE_PREFIX,
+    FILTER_CALLS,
+    MAINTENANCE_LABEL,
+    SEEN_MIGRATIONS,
+)
 from common.kube.resources import EVENTS, LEASES, NODES
 from common.kube.timestamps import micro_time
 from simulator import build
-from tests.support.closed_loop import Loop, closed_loop
-from tests.support.loop_programs import figure
+from tests.support.http import fetch
+from tests.support.stands.closed_loop import Loop, closed_loop
+from tests.support.stands.loop_programs import figure
 
 WEB = build.deployment("web", 4)
 DEAF = f"{EXTENDER_LEASE_PREFIX}deaf"
@@ -57,7 +62,7 @@ async def test_a_deaf_extender_that_no_scheduler_asks_is_left_out_by_name(tmp_pa
             assert await figure(health, "extenders_deaf") == 1
             await loop.until(lambda: told(loop), "an Event names it")
             assert "xtender deaf is alive" in told(loop)[0]["note"]
-            assert "extender deaf is alive but has not heard" in await plan(health)
+            assert "extender deaf is alive but has missed new Migrations" in await plan(health)
     assert status["outcome"] == "AsPlanned"
 
 
@@ -98,5 +103,4 @@ def other_than(pod: dict[str, Any]) -> str:
 
 
 async def plan(health: str) -> str:
-    async with httpx.AsyncClient(trust_env=False) as http:
-        return (await http.get(f"{health}/debug/plan")).text
+    return (await fetch(f"{health}/debug/plan")).text

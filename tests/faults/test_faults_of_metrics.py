@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nothing measures usage, or not yet, or no longer: what is planned, said and done."""
 
 from __future__ import annotations
@@ -5,15 +6,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from common.kube.resources import EVENTS
 from simulator import build
 from simulator.faults import AnyFault, MetricsAbsent, MetricsMissing, MetricsUnavailable
-from tests.support.closed_loop import Loop, closed_loop
-from tests.support.extender_stand import eventually, maintain
-from tests.support.loop_programs import figure
+from tests.support.http import fetch
+from tests.support.stands.closed_loop import PATIENCE_S, Loop, closed_loop
+from tests.support.stands.extender import eventually, maintain
+from tests.support.stands.loop_programs import figure
 
 Json = dict[str, Any]  # Any: what a program says
 
@@ -25,8 +26,7 @@ STRATEGIES = ["ResourceOptimization", "NodeMaintenance"]
 
 
 async def plan_at(health: str) -> Json:
-    async with httpx.AsyncClient(trust_env=False) as http:
-        answer = await http.get(f"{health}/debug/plan", params={"output": "json"})
+    answer = await fetch(f"{health}/debug/plan", output="json")
     found: Json = answer.json() if answer.is_success else {}
     return found
 
@@ -145,7 +145,11 @@ async def test_a_source_that_measures_no_node_has_failed(tmp_path: Path) -> None
         loop.cluster.faults.inject(MetricsMissing())
         async with loop.extender(), loop.rebalancer() as health:
             await loop.until(lambda: told(loop, "UsageNotRead"), "an Event is written")
-            notes = (await plan_at(health))["notes"]
-            assert any("no sample of any of 3 Ready nodes" in note for note in notes)
+
+            async def noted() -> bool:
+                notes = (await plan_at(health)).get("notes", ())
+                return any("no sample of any of 3 Ready nodes" in note for note in notes)
+
+            await eventually(noted, "the plan says why nothing is known", patience_s=PATIENCE_S)
             loop.cluster.faults.clear()
             await loop.until(lambda: loop.outcomes() == ["AsPlanned"], "the hot node is relieved")

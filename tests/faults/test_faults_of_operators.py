@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The closed loop beside people who maintain nodes and switch it off, and autoscalers."""
 
 from __future__ import annotations
@@ -7,18 +8,18 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
+from common.api.contract import COMPLETION_INDEX, MAINTENANCE_PROGRESS
 from common.clock import SYSTEM
-from common.contract import COMPLETION_INDEX, MAINTENANCE_PROGRESS
 from common.kube.resources import DEPLOYMENTS, JOBS, LEASES, MIGRATIONS, NODES, PODS
 from simulator import build
 from simulator.api import Change, Json
 from simulator.faults import FreezeWatches, MetricsUnavailable, ServerError, SlowStarts
-from tests.support.closed_loop import PATIENCE_S, Loop, closed_loop
-from tests.support.extender_stand import eventually, maintain
-from tests.support.loop_programs import IMPATIENT, figure, is_ready_at
+from tests.support.http import fetch
+from tests.support.stands.closed_loop import PATIENCE_S, Loop, closed_loop
+from tests.support.stands.extender import eventually, maintain
+from tests.support.stands.loop_programs import IMPATIENT, figure, is_ready_at
 
 MAINTENANCE: dict[str, Any] = {"enabledStrategies": ["NodeMaintenance"]}
 REMOVAL = {"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule", "value": "1"}
@@ -46,7 +47,7 @@ async def test_a_node_under_maintenance_is_emptied_within_its_budgets(tmp_path: 
     assert MAINTENANCE_PROGRESS not in node["metadata"]["annotations"]
 
 
-async def test_maintenance_that_is_called_off_stops_half_way(tmp_path: Path) -> None:
+async def test_maintenance_that_is_canceled_stops_half_way(tmp_path: Path) -> None:
     web = build.deployment("web", 8)
     budget = build.pdb("web", match={"app": "web"}, max_unavailable=1)
     async with (
@@ -126,7 +127,7 @@ async def test_moves_that_have_begun_rest_while_nothing_is_measured(tmp_path: Pa
     assert status["outcome"] == "AsPlanned"
 
 
-async def test_moves_that_have_begun_wait_while_the_cluster_is_not_seen_clearly(
+async def test_moves_that_have_begun_wait_while_the_cache_is_stale(
     tmp_path: Path,
 ) -> None:
     async with (
@@ -155,7 +156,7 @@ OBSERVING: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("settings", OBSERVING.values(), ids=OBSERVING)
-async def test_who_observes_plans_and_moves_nothing_until_told_to_act(
+async def test_in_mode_observe_plans_are_made_and_nothing_moves_until_mode_act(
     settings: dict[str, Any], tmp_path: Path
 ) -> None:
     async with closed_loop(tmp_path, HOT, places=ON_ONE) as loop:
@@ -204,26 +205,29 @@ async def test_a_single_replica_is_moved_only_if_that_is_allowed(tmp_path: Path)
     hot = [build.deployment(f"one-{n}", 1, cpu="100m", usage_cpu="1000m") for n in range(8)]
     places = {f"one-{n}": ["node-0"] for n in range(8)}
     async with closed_loop(tmp_path, *hot, places=places) as loop:
-        file = loop.configured()
+        file = loop.configured(surge="Never")
         async with loop.rebalancer(file) as health:
             await told(health, "plan_goals_unmet", 1)
             [pod] = await loop.until_ready("one-0", 1)
             name = loop.plan(pod, "node-1")
             [status] = await loop.until_ended(name)
             assert (status["phase"], loop.outcomes()) == ("Failed", ["SingleReplica"])
-            assert "SingleReplica" in await plan_page(health)
+            await planned_with(health, "SingleReplica")
             await loop.cycles(health, 3)
             assert loop.witness.evicted == []
             loop.store.delete(MIGRATIONS, name)
-            loop.configured(singleReplica="allow")
+            loop.configured(singleReplica="allow", surge="Never")
             await loop.until(lambda: len(loop.on("node-0")) == 6, "now they are moved")
     assert loop.outcomes() == ["AsPlanned"] * 2
 
 
-async def plan_page(health: str) -> str:
-    """Return the last plan as people and programs can read it."""
-    async with httpx.AsyncClient(trust_env=False) as http:
-        return (await http.get(f"{health}/debug/plan?output=json")).text
+async def planned_with(health: str, reason: str) -> None:
+    """Wait until the last plan names a reason."""
+
+    async def named() -> bool:
+        return reason in (await fetch(f"{health}/debug/plan", output="json")).text
+
+    await eventually(named, f"the plan names {reason}", patience_s=PATIENCE_S)
 
 
 PATIENT = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The closed loop while the API, the measurements, an extender or a leader lets it down."""
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from common.contract import EXTENDER_LEASE_PREFIX, SEEN_MIGRATIONS
+from common.api.contract import EXTENDER_LEASE_PREFIX, SEEN_MIGRATIONS
 from common.kube import client
 from common.kube.resources import LEASES, MIGRATIONS, PODS
 from common.kube.timestamps import micro_time
@@ -22,11 +23,11 @@ from simulator import build
 from simulator.faults import FreezeWatches, MetricsFrozen, ServerError
 from simulator.scheduler import Scheduler, SchedulerConfig
 from simulator.scheduler.config import Profile
-from tests.support.closed_loop import Loop, closed_loop, ending
-from tests.support.extender_stand import asked_by
-from tests.support.loop_extender import extender_process
-from tests.support.loop_process import nursery
-from tests.support.loop_programs import IMPATIENT, figure
+from tests.faults.extender_process import extender_process
+from tests.support.stands.closed_loop import Loop, closed_loop, ending
+from tests.support.stands.extender import asked_by
+from tests.support.stands.loop_process import nursery
+from tests.support.stands.loop_programs import IMPATIENT, figure
 
 HOT = build.deployment("web", 8, cpu="100m", usage_cpu="1000m")
 """On one node two too many."""
@@ -140,7 +141,7 @@ async def test_a_scheduler_that_has_shown_one_node_only_does_not_pass_for_one_th
             loop.cluster.create([build.pod("other")])
             await loop.until_ready("other", 1)
             loop.cordon("node-0", "node-1", on=False)
-            # An extender says whom it heard when it next renews its Lease.
+            # An extender reports which schedulers called it when it next renews its Lease.
             await loop.clock.sleep(10.0)
             name = loop.plan(pod, other_than(pod))
             [status] = await loop.until_ended(name)
@@ -208,7 +209,7 @@ async def test_every_extender_that_is_alive_must_know_the_move(late: bool, tmp_p
 
 @asynccontextmanager
 async def renewed(loop: Loop, name: str) -> AsyncIterator[None]:
-    """Renew a Lease as soon as it is there, as somebody does who is alive."""
+    """Renew a Lease as soon as it exists, as a live process does."""
 
     async def renew() -> None:
         while True:
@@ -269,20 +270,27 @@ async def test_an_extender_that_is_killed_takes_up_its_intents_again(
         name = str(first["metadata"]["uid"])
         async with (
             extender_process(loop) as killed,
-            asked_by(loop.cluster, killed.url, ignorable=ignorable),
+            AsyncExitStack() as asked,
             loop.rebalancer(workloadCooldown="0s") as health,
         ):
+            await asked.enter_async_context(asked_by(loop.cluster, killed.url, ignorable=ignorable))
             if step == "Acknowledged":
                 loop.when_done(name, step, killed.kill)
             else:
                 loop.when_evicted(killed.kill)
             loop.plan(first, other_than(first))
             assert await killed.buried() == -signal.SIGKILL
-            async with extender_process(loop, port=killed.port):
+            async with (
+                extender_process(loop) as successor,
+                asked_by(loop.cluster, successor.url, ignorable=ignorable),
+            ):
+                # A Service leads to an extender once it is ready: until then its answers
+                # are neutral, and the replacement could go anywhere.
+                await asked.aclose()
                 [status] = await loop.until_ended(name)
                 await loop.until_ready("web", 4)
                 assert await figure(health, "breaker_open", purpose="load") == 0
-                # Whom the new one is asked about first shows it the whole cluster.
+                # The first pod that the new one is asked about shows it the whole cluster.
                 loop.cluster.create([build.pod("other")])
                 await loop.until_ready("other", 1)
                 later = loop.plan(second, other_than(second))
@@ -365,7 +373,7 @@ async def test_a_second_scheduler_that_never_asks_moves_nothing_but_one_canary(
 async def second_scheduler(loop: Loop) -> AsyncIterator[None]:
     """Run a scheduler of its own for the pods that name it."""
     config = SchedulerConfig(profiles=(Profile("second"),))
-    scheduler = Scheduler(loop.cluster.machinery, loop.cluster.mirror, config)
+    scheduler = Scheduler(loop.cluster.context, loop.cluster.cache, config)
     work = asyncio.create_task(scheduler.run())
     try:
         yield
@@ -388,7 +396,7 @@ async def test_leaders_that_cannot_renew_stop_and_leave_nothing_open(tmp_path: P
         await loop.clock.sleep(15.0)
         evicted = len(loop.witness.evicted)
         await loop.clock.sleep(10.0)
-        assert len(loop.witness.evicted) == evicted, "nobody leads, so nobody evicts"
+        assert len(loop.witness.evicted) == evicted, "no leader, so no eviction"
         loop.cluster.faults.clear()
         await loop.until(lambda: level(loop), "node-0 is level")
     assert loop.outcomes() == ["AsPlanned", "AsPlanned"]
@@ -427,7 +435,7 @@ async def test_a_leader_that_hangs_in_the_middle_of_a_move_does_not_go_on_with_i
             )
             pid = await rebalancers.born(loop, **SHORT_TERM)
             try:
-                await loop.until(lambda: leader(loop), "somebody leads")
+                await loop.until(lambda: leader(loop), "there is a leader")
                 first, name = leader(loop), loop.plan(pod, other_than(pod))
                 await loop.until(lambda: slow.hits, "it waits for an answer")
                 os.kill(pid, signal.SIGSTOP)
@@ -445,7 +453,7 @@ async def test_a_leader_that_hangs_in_the_middle_of_a_move_does_not_go_on_with_i
 
 
 def leader(loop: Loop) -> str:
-    """Return who leads the rebalancers; empty if nobody does."""
+    """Return which rebalancer leads; empty if none does."""
     lease = loop.store.find(LEASES, "evenkeel-rebalancer", "default") or {}
     return str(lease.get("spec", {}).get("holderIdentity") or "")
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A node that cannot start pods: what a failed move says, and that nothing follows it there."""
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from common.kube.resources import EVENTS
 from simulator import build
 from simulator.faults import ImagePulls, SlowStarts
 from tests.faults.test_faults_of_metrics import plan_at
-from tests.support.closed_loop import Loop, closed_loop
-from tests.support.extender_stand import eventually, maintain
-from tests.support.migration_stand import condition
+from tests.support.stands.closed_loop import Loop, closed_loop
+from tests.support.stands.extender import eventually, maintain
+from tests.support.stands.migration import condition
 
 Json = dict[str, Any]  # Any: what a program says
 
@@ -42,8 +43,10 @@ async def test_a_failed_move_says_why_its_replacement_did_not_start(tmp_path: Pa
             assert "ImagePullBackOff: container app of default/web-" in status["message"]
             said = condition({"status": status}, "Ready")
             assert (said["status"], said["reason"]) == ("False", "ImagePullBackOff")
-            await loop.until(lambda: len(told(loop)) == 2, "the pod's and the node's Event")
-            assert all("ImagePullBackOff" in event["note"] for event in told(loop))
+            concerned = {"Pod", "Deployment", "Node"}
+            await loop.until(lambda: concerned <= told(loop).keys(), "an Event on each")
+            assert told(loop).keys() == concerned
+            assert all("ImagePullBackOff" in note for note in told(loop).values())
             loop.cluster.faults.clear()
 
 
@@ -65,8 +68,13 @@ async def is_refused(health: str) -> bool:
     return refused(await plan_at(health)) == ["StartsNoPods"]
 
 
-def told(loop: Loop) -> list[Json]:
-    return [event for event in loop.store.list(EVENTS) if event["reason"] == "MigrationFailed"]
+def told(loop: Loop) -> dict[str, str]:
+    """Return the Events about failed moves: what they say, by the kind that they are about."""
+    return {
+        event["regarding"]["kind"]: event["note"]
+        for event in loop.store.list(EVENTS)
+        if event["reason"] == "MigrationFailed"
+    }
 
 
 async def test_no_load_move_goes_to_a_node_where_pods_do_not_start(tmp_path: Path) -> None:

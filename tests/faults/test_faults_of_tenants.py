@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The closed loop beside a tenant who writes into the API what it may, in its own namespace."""
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from simulator import build
 from simulator.api import Json, is_ready
 from simulator.api.deletion import DeleteOptions
 from simulator.faults import SlowStarts
-from tests.support.closed_loop import Loop, closed_loop
-from tests.support.loop_programs import figure
+from tests.support.stands.closed_loop import PATIENCE_S, Loop, closed_loop
+from tests.support.stands.extender import eventually
+from tests.support.stands.loop_programs import figure
 
 TENANT = "tenant"
 
@@ -81,7 +83,12 @@ async def test_moves_that_go_wrong_in_one_namespace_stop_no_other_also_after_a_r
             await loop.until_says(stopped, "BudgetChecked", "BreakerOpen")
             await loop.until_says(quarantined, "BudgetChecked", "BreakerOpen")
             [status] = await loop.until_ended(loop.plan(_movable(loop, "web"), "node-2"))
-            assert await figure(health, "breaker_open", purpose="load") == 0
+
+            async def runs() -> bool:
+                return await figure(health, "breaker_open", purpose="load") == 0
+
+            # A busy machine measures late, which opens the breaker of all for a moment.
+            await eventually(runs, "the others may move", patience_s=PATIENCE_S)
             assert await figure(health, "namespaces_stopped", purpose="load") == 1
             assert await figure(health, "workloads_quarantined", purpose="load") == 2
     assert status["outcome"] == "AsPlanned"

@@ -1,4 +1,5 @@
-"""Whoever watches the closed loop sees what must not happen."""
+# SPDX-License-Identifier: Apache-2.0
+"""The witness of the closed loop sees what must not happen."""
 
 from __future__ import annotations
 
@@ -7,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from common.contract import CORDONED_BY, MAINTENANCE_LABEL
+from common.api.contract import CORDONED_BY, MAINTENANCE_LABEL
 from common.kube.resources import NODES, PDBS
 from simulator import build
 from simulator.api import DeleteOptions
-from tests.support.closed_loop import closed_loop
+from tests.support.stands.closed_loop import closed_loop
 
 LINGERING = {"terminationGracePeriodSeconds": 100_000}
 
@@ -59,7 +60,7 @@ FOREIGN = {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["
 async def test_an_eviction_against_a_budget_is_seen(
     spec: dict[str, Any], complains: bool, tmp_path: Path
 ) -> None:
-    """The budget comes so late that nobody has counted, as if a server had let it through."""
+    """The PDB comes so late that its pods are not counted, as if a server had let it through."""
     async with closed_loop(tmp_path, build.deployment("web", 4), guided=False) as loop:
         pod = (await loop.until_ready("web", 4))[0]["metadata"]
         budget = build.pdb("web", match={"app": "web"})

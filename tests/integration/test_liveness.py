@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Both programs, as they run, when their work stops while their event loop lives."""
 
 from __future__ import annotations
@@ -6,20 +7,23 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
-
-import httpx
+from typing import TYPE_CHECKING, Any
 
 from common.clock import SystemClock
 from common.config import ExtenderConfiguration, RebalancerConfiguration
-from extender.program import ExtenderOptions
-from extender.program import run as run_extender
-from rebalancer.program import RebalancerOptions
-from rebalancer.program import run as run_rebalancer
+from extender.main import ExtenderOptions
+from extender.main import run as run_extender
+from rebalancer.main import RebalancerOptions
+from rebalancer.main import run as run_rebalancer
 from simulator.faults import DropWatches, ServerError
-from tests.integration.simulator.stand import cluster_of
-from tests.support.extender_stand import eventually
-from tests.support.migrations import definition
+from tests.support.http import plain_http
+from tests.support.stands.extender import eventually
+from tests.support.stands.loop_programs import figure
+from tests.support.stands.simulated_cluster import cluster_of
+from tests.support.worlds.migrations import definition
+
+if TYPE_CHECKING:
+    import httpx
 
 QUICK: dict[str, Any] = {
     "usageSource": "metrics-server",
@@ -35,17 +39,25 @@ class StuckClock(SystemClock):
     def __init__(self) -> None:
         self._ahead_s = 0.0
         self._stuck = False
+        self._waits = 0
 
     def monotonic(self) -> float:
         return super().monotonic() + self._ahead_s
 
     async def sleep(self, seconds: float) -> None:
+        self._waits += 1
         await super().sleep(seconds)
+        self._waits += 1
         if self._stuck:
             await asyncio.Event().wait()
 
-    def stick(self) -> None:
+    async def stick(self) -> None:
+        """Return when what was under way has come to a wait as well."""
         self._stuck = True
+        before = -1
+        while before != self._waits:
+            before = self._waits
+            await super().sleep(0.5)
 
     def forward(self, seconds: float) -> None:
         self._ahead_s += seconds
@@ -60,7 +72,7 @@ async def health_of(
     try:
         await eventually(lambda: task.done() or addresses, "it has announced its ports")
         url = f"http://{addresses['health']}"
-        async with httpx.AsyncClient(base_url=url, trust_env=False) as client:
+        async with plain_http(url) as client:
             yield client
     finally:
         task.cancel()
@@ -81,13 +93,16 @@ async def test_a_rebalancer_whose_cycles_stop_is_not_alive_and_says_since_when(
         options = RebalancerOptions(kubeconfig=kubeconfig, dry_run=True)
         program = run_rebalancer(config, options, clock=clock, announce=said.update)
         async with health_of(program, said) as client:
-            await eventually(
-                lambda: shows(client, 'evenkeel_cycles_total{result="done"} 3.0'), "it plans"
-            )
+            health = str(client.base_url).rstrip("/")
+
+            async def plans() -> bool:
+                return await figure(health, "cycles_total", result="done") >= 3
+
+            await eventually(plans, "it plans")
             answer = await client.get("/livez?verbose")
             assert answer.text == "[+]cycles ok\nlivez check passed\n"
-            clock.stick()
-            clock.forward(299)
+            await clock.stick()
+            clock.forward(290)
             assert (await client.get("/livez")).status_code == 200
             clock.forward(60)
             answer = await client.get("/livez")
@@ -133,10 +148,10 @@ async def test_an_extender_whose_scores_are_no_longer_computed_is_not_alive(
                 return (await client.get("/readyz")).status_code == 200
 
             await eventually(ready, "it is ready")
-            clock.stick()
-            clock.forward(299)
+            await clock.stick()
+            clock.forward(290)
             assert (await client.get("/livez")).status_code == 200
             clock.forward(60)
             answer = await client.get("/livez")
             assert answer.status_code == 503
-            assert "[-]board failed: no look at the nodes has ended since 20" in answer.text
+            assert "[-]board failed: no board refresh has ended since 20" in answer.text

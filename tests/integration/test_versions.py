@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every command that users run tells its version, and it is one version."""
 
 from __future__ import annotations

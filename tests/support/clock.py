@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A clock that tests turn by hand."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A clock that goes faster than the machine's, for programs that wait for each other.
 
 Whoever has the same epoch has the same time, in other processes too. Nothing but the waits

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A pytest plugin that takes one entry out of a registry before any test is imported.
 
 `EVENKEEL_MUTANT=package.module:REGISTRY:3` removes the fourth entry. Registries are tuples

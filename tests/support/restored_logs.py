@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Leave the logging of the test process as it was."""
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ import structlog
 def restored_logs() -> Iterator[None]:
     """Undo what `common.logs.configure` does in this process."""
     root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
+    handlers, level, settings = list(root.handlers), root.level, structlog.get_config()
     try:
         yield
     finally:
         root.handlers[:] = handlers
         root.setLevel(level)
         logging.captureWarnings(False)
-        structlog.reset_defaults()
+        structlog.configure(**settings)

@@ -1,13 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
 """The disruption controller's arithmetic."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from common.kube.client import PatchKind
+from common.kube.api import PatchKind
 from common.kube.resources import PDBS, PODS, REPLICASETS
 from simulator import build
-from tests.support.conformance import Json, Stand, case
+from tests.support.stands.conformance import Json, Stand, case
 
 
 async def _status(api: Stand, *, generation: int = 1, **expected: int) -> Json:

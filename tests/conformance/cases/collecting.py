@@ -1,10 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
 """Owner garbage collection; a controller does it, so the cases wait for it."""
 
 from __future__ import annotations
 
 from common.kube.resources import Resource
 from simulator.api.catalog import CONFIGMAPS
-from tests.support.conformance import Json, Stand, case
+from tests.support.stands.conformance import Json, Stand, case
 
 
 async def _data(api: Stand, name: str, *owners: Json, **metadata: object) -> Json:

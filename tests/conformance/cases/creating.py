@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Creating: what the server fills in, and what it refuses."""
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from common.kube.resources import (
     REPLICASETS,
 )
 from simulator import build
-from tests.support.conformance import Json, Stand, case
+from tests.support.stands.conformance import Json, Stand, case
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Custom resources: a definition makes routes, and its schema is kept."""
 
 from __future__ import annotations
@@ -7,10 +8,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from common.kube.client import PatchKind
+from common.kube.api import PatchKind
 from common.kube.resources import Resource
 from simulator.api.catalog import DEFINITIONS
-from tests.support.conformance import Json, Stand, case, typed
+from tests.support.stands.conformance import Json, Stand, case, typed
 
 _SPEC: Json = {
     "type": "object",

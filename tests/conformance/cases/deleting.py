@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Deleting: grace, finalizers, preconditions."""
 
 from __future__ import annotations
@@ -5,7 +6,7 @@ from __future__ import annotations
 from common.kube.resources import LEASES, NAMESPACES, PODS
 from simulator import build
 from simulator.api.catalog import CONFIGMAPS
-from tests.support.conformance import Json, Stand, case
+from tests.support.stands.conformance import Json, Stand, case
 
 
 def _grace(answer: Json) -> int:

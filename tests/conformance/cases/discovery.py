@@ -1,9 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
 """Discovery, and answers about what does not exist."""
 
 from __future__ import annotations
 
 from common.kube.resources import DEPLOYMENTS, NODES, PDBS, PODS
-from tests.support.conformance import Json, Stand, case
+from tests.support.stands.conformance import Json, Stand, case
 
 
 @case

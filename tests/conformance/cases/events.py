@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Events: one object, two APIs."""
 
 from __future__ import annotations
@@ -5,8 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from common.kube.resources import EVENTS
-from simulator.api.strategies.events import CORE_EVENTS
-from tests.support.conformance import Json, Stand, case
+from simulator.api.kinds.events import CORE_EVENTS
+from tests.support.stands.conformance import Json, Stand, case
 
 
 def _event(api: Stand, name: str = "e", **changes: Any) -> Json:

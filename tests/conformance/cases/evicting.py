@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Evictions, exactly: whom the budget lets go, at what price, in which words."""
 
 from __future__ import annotations
@@ -6,7 +7,7 @@ from typing import Any
 
 from common.kube.resources import PDBS, PODS
 from simulator import build
-from tests.support.conformance import Answer, Json, Stand, case
+from tests.support.stands.conformance import Answer, Json, Stand, case
 
 _REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the server fills in for each kind, and what it refuses of each."""
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from common.kube.resources import (
     STORAGECLASSES,
 )
 from simulator import build
-from tests.support.conformance import Json, Stand, case
+from tests.support.stands.conformance import Json, Stand, case
 
 
 def _pod(name: str, **metadata: Any) -> Json:

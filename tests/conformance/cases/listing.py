@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lists: pages of one moment, versions, selectors."""
 
 from __future__ import annotations
@@ -6,8 +7,8 @@ import base64
 import json
 
 from common.kube.resources import DEPLOYMENTS, NODES, PODS
-from simulator.api.strategies.events import CORE_EVENTS
-from tests.support.conformance import Json, Stand, case
+from simulator.api.kinds.events import CORE_EVENTS
+from tests.support.stands.conformance import Json, Stand, case
 
 
 async def _pods(api: Stand, names: str = "abcde") -> None:

@@ -1,11 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
 """Patches: merge, JSON and strategic merge."""
 
 from __future__ import annotations
 
-from common.kube.client import PatchKind
+from common.kube.api import PatchKind
 from common.kube.resources import DEPLOYMENTS, NODES, PODS
 from simulator import build
-from tests.support.conformance import Stand, case
+from tests.support.stands.conformance import Stand, case
 
 JSON, MERGE, STRATEGIC = PatchKind.JSON, PatchKind.MERGE, PatchKind.STRATEGIC
 

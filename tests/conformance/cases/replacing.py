@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PUT: optimistic concurrency, what an update cannot touch, generations."""
 
 from __future__ import annotations
@@ -6,7 +7,7 @@ import copy
 
 from common.kube.resources import DEPLOYMENTS, LEASES, NODES, PDBS, PODS, STATEFULSETS
 from simulator import build
-from tests.support.conformance import Json, Stand, case, typed
+from tests.support.stands.conformance import Json, Stand, case, typed
 
 
 def _labelled(obj: Json, **labels: str) -> Json:

@@ -1,13 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
 """Subresources: status, scale and binding."""
 
 from __future__ import annotations
 
 import copy
 
-from common.kube.client import PatchKind
+from common.kube.api import PatchKind
 from common.kube.resources import DEPLOYMENTS, NODES, PDBS, PODS, STATEFULSETS
 from simulator import build
-from tests.support.conformance import Json, Stand, case
+from tests.support.stands.conformance import Json, Stand, case
 
 
 @case

@@ -1,10 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
 """Watches: nothing is missed, nothing comes twice, and too late is said plainly."""
 
 from __future__ import annotations
 
 from common.kube.resources import PODS
-from simulator.api.strategies.events import CORE_EVENTS
-from tests.support.conformance import Json, Stand, case
+from simulator.api.kinds.events import CORE_EVENTS
+from tests.support.stands.conformance import Json, Stand, case
 
 
 def _event(name: str, namespace: str) -> Json:

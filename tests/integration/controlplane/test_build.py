@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Building: once only, patient with networks, and never half a binary.
 
 A shell script plays the go command; everything else is real.
@@ -115,10 +116,10 @@ def test_a_node_without_pods_uses_something(go: Go) -> None:
         assert f"value: {measured}\n" not in text
 
 
-def test_stages_that_measure_nodes_otherwise_are_refused(go: Go, tmp_path: Path) -> None:
+def test_stages_with_other_node_metrics_are_rejected(go: Go, tmp_path: Path) -> None:
     for file in (tmp_path / "module" / "kustomize" / "metrics").rglob("*.yaml"):
         file.write_text("value: 0\n")
-    with pytest.raises(BuildError, match=f"kwok {KWOK} measures nodes otherwise"):
+    with pytest.raises(BuildError, match=f"the metrics of kwok {KWOK} do not contain"):
         build(lambda line: None)
 
 

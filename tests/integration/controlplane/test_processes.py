@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Processes are started to stay, told apart, and ended without harm to others."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What holds for tests on the real control plane: no skips, one seed unless asked."""
 
 from __future__ import annotations
@@ -7,8 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parents[3]
-CONFTEST = (REPOSITORY / "tests" / "e2e" / "conftest.py").read_text()
+from tests.support.repository import ROOT
+
+CONFTEST = (ROOT / "tests" / "e2e" / "conftest.py").read_text()
 TESTS = """
 import pytest
 
@@ -36,10 +38,10 @@ def outcomes(folder: Path, *options: str) -> dict[str, str]:
     (folder / "conformance" / "test_none.py").write_text(SKIPPED_MODULE)
     paths = [str(folder / "e2e"), str(folder / "conformance")]
     command = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:xdist"]
-    config = [f"--rootdir={folder}", "-c", str(REPOSITORY / "pyproject.toml")]
+    config = [f"--rootdir={folder}", "-c", str(ROOT / "pyproject.toml")]
     done = subprocess.run(
         [*command, *config, "--continue-on-collection-errors", *options, *paths],
-        cwd=REPOSITORY,
+        cwd=ROOT,
         capture_output=True,
         text=True,
     )

@@ -1,4 +1,5 @@
-"""One service per module, which each test finds as if nobody had asked it yet."""
+# SPDX-License-Identifier: Apache-2.0
+"""One service per module; for each test its counters start again."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tests.support.extender_service import Service, running
+from tests.support.stands.extender_service import Service, running
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

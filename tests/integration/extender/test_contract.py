@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What kube-scheduler v1.36.4 was measured to need of an extender, row by row.
 
 The rows are those of pkg/scheduler/extender.go, schedule_one.go and preemption.go that a
@@ -13,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from common.cluster.objects import Pod
+from common.api.objects import Pod
 from simulator import build
-from tests.support.extender_service import (
+from tests.support.stands.extender_service import (
     REFUSED,
     Json,
     Service,
@@ -27,7 +28,7 @@ from tests.support.extender_service import (
     running,
     score,
 )
-from tests.support.null_fields import full, nulled, paths
+from tests.support.worlds.null_fields import full, nulled, paths
 
 FILTER_KEYS = ["NodeNames", "FailedNodes", "FailedAndUnresolvableNodes", "Error"]
 
@@ -150,7 +151,7 @@ class TestPrioritize:
     async def test_a_list_that_would_be_dropped_or_untie_nodes_is_never_sent(
         self, service: Service, scores: list[Any]
     ) -> None:
-        service.verdicts.fixed_scores = scores
+        service.policy.fixed_scores = scores
         answer = await service.ask("prioritize", args("a", "b"))
         assert answer == [{"Host": "a", "Score": 5}, {"Host": "b", "Score": 5}]
         assert service.metric("neutral_answers_total", verb="prioritize", cause="internal") == 1
@@ -316,7 +317,7 @@ class TestLetterCase:
 
 
 class TestThePod:
-    """What the verdicts learn of the pod."""
+    """What the policy gets to know about the pod."""
 
     async def test_a_pod_that_the_cache_does_not_know_is_read_from_the_request(
         self, service: Service
@@ -324,7 +325,7 @@ class TestThePod:
         pod = a_pod("db", namespace="prod", cpu="1500m")
         pod["status"]["nominatedNodeName"] = "a"
         await service.ask("filter", args("a", Pod=pod))
-        (asked,) = service.verdicts.asked
+        (asked,) = service.policy.asked
         assert (asked.namespace, asked.name, asked.uid) == ("prod", "db", "uid-of-db")
         assert asked.nominated_node == "a"
         assert asked.record.requests.cpu_milli == 1500
@@ -332,11 +333,11 @@ class TestThePod:
     async def test_a_known_pod_is_taken_from_the_cache(self) -> None:
         async with running() as first:
             await first.ask("filter", args("a", Pod=a_pod("db", cpu="3")))
-        record = first.verdicts.asked[0].record
+        record = first.policy.asked[0].record
         async with running(known={"uid-of-db": record}) as service:
             pod = {"metadata": {"name": "db", "uid": "uid-of-db"}, "status": {}}
             await service.ask("prioritize", args("a", Pod=pod))
-        assert service.verdicts.asked[0].record is record
+        assert service.policy.asked[0].record is record
 
     async def test_a_pod_that_makes_no_sense_gets_neutral_answers(self, service: Service) -> None:
         pod = a_pod()

@@ -1,5 +1,6 @@
-"""HTTP as kube-scheduler speaks it (HTTPExtender.send in pkg/scheduler/extender.go), and as
-nobody should speak it: clear answers, never a 5xx.
+# SPDX-License-Identifier: Apache-2.0
+"""HTTP as kube-scheduler speaks it (HTTPExtender.send in pkg/scheduler/extender.go), and as no
+client should speak it: clear answers, never a 5xx.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ import pytest
 import structlog
 
 from common import __version__
-from extender.app import server_options
+from extender.service import server_options
 from tests.support.clock import FakeClock
-from tests.support.extender_service import (
+from tests.support.stands.extender_service import (
     VERBS,
     Json,
     Service,
@@ -67,12 +68,12 @@ def head_of(verb: str, *fields: str) -> bytes:
 
 def refusal(answer: httpx.Response) -> tuple[int, str]:
     """Return status and reason of a refusal, which must be proper in every way."""
-    told = strictly(answer.content)
-    assert list(told) == ["error", "reason"]
-    assert told["error"]
+    content = strictly(answer.content)
+    assert list(content) == ["error", "reason"]
+    assert content["error"]
     assert answer.headers["content-type"] == "application/json"
     assert int(answer.headers["content-length"]) == len(answer.content)
-    return answer.status_code, told["reason"]
+    return answer.status_code, content["reason"]
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -132,7 +133,7 @@ class TestAnAnswer:
             head, _ = await one_answer(reader)
         assert head.startswith(b"HTTP/1.1 200 OK\r\n")
 
-    async def test_a_client_that_asks_whether_to_go_on_is_told_to(
+    async def test_a_client_that_expects_100_continue_gets_it(
         self, service: Service, verb: str
     ) -> None:
         body = go_json(QUESTIONS[verb])
@@ -237,7 +238,9 @@ async def test_it_says_what_it_is(service: Service) -> None:
     assert about["name"] == "evenkeel extender"
     assert (await service.client.get("/version")).json() == {"version": __version__}
     assert (await service.client.head("/")).status_code == 200
-    assert refusal(await service.client.post("/version")) == (405, "MethodNotAllowed")
+    answer = await service.client.post("/version")
+    assert refusal(answer) == (405, "MethodNotAllowed")
+    assert sorted(answer.headers["allow"].split(", ")) == ["GET", "HEAD"]
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "br", "GZIP"])
@@ -307,11 +310,9 @@ async def test_an_idle_connection_outlives_the_schedulers_patience() -> None:
     assert server_options()["timeout_keep_alive"] == 120
 
 
-class TestNoVerdict:
-    async def test_whatever_fails_inside_is_answered_without_an_opinion(
-        self, service: Service
-    ) -> None:
-        service.verdicts.fails = RuntimeError("bug")
+class TestFailedDecision:
+    async def test_any_internal_failure_gets_a_neutral_answer(self, service: Service) -> None:
+        service.policy.fails = RuntimeError("bug")
         kept = await service.ask("filter", args("a", "closed-1"))
         assert kept["NodeNames"] == ["a", "closed-1"]
         assert kept["FailedAndUnresolvableNodes"] == {}
@@ -324,18 +325,18 @@ class TestNoVerdict:
             assert service.metric("neutral_answers_total", verb=verb, cause="internal") == 1
             assert service.metric("extender_requests_total", verb=verb, code="200") == 1
 
-    async def test_it_is_logged_once_a_second_with_what_was_left_unsaid(self) -> None:
+    async def test_it_is_logged_once_a_second_with_the_number_of_suppressed_lines(self) -> None:
         clock = FakeClock()
         async with running(clock=clock) as service:
-            service.verdicts.fails = RuntimeError("bug")
+            service.policy.fails = RuntimeError("bug")
             with structlog.testing.capture_logs() as logs:
                 for _ in range(5):
                     await service.ask("filter", args("a"))
                 await clock.advance(1.0)
                 await service.ask("filter", args("a"))
-        assert [(line["event"], line["unsaid"]) for line in logs] == [
-            ("no verdict", 0),
-            ("no verdict", 4),
+        assert [(line["event"], line["suppressed"]) for line in logs] == [
+            ("decision failed", 0),
+            ("decision failed", 4),
         ]
 
 

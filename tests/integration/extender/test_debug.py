@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`/debug/nodes`: what the extender believes, for people and for programs."""
 
 from __future__ import annotations
@@ -6,19 +7,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Route
 
 from common.http_server import address_of, listen, serving
-from extender.debug import nodes_page
-from extender.explaining import Charge, NodeRow
+from extender.debug import Charge, NodeRow, nodes_page
 from extender.intents import IntentRow
 from simulator import build
-from tests.integration.simulator.stand import cluster_of, pods_of, until
-from tests.support.extender_stand import Extender, eventually, guided, maintain, plan
-from tests.support.migrations import definition
+from tests.support.http import plain_http
+from tests.support.stands.extender import Extender, eventually, guided, maintain, plan
+from tests.support.stands.simulated_cluster import cluster_of, pods_of, until
+from tests.support.worlds.migrations import definition
 
 NAMES = ("node-0", "node-1", "node-2")
 
@@ -48,9 +48,9 @@ async def test_the_page_says_what_is_believed_and_why(tmp_path: Path) -> None:
     head, first, *others = nodes.splitlines()
     assert head.split() == ["NODE", "CPU", "MEMORY", "USE", "REQUESTED", "SCORE", "WHY"]
     assert first.split()[0] == "node-0"
-    assert "overloaded: its scarcer resource is at 1" in first
+    assert "overloaded: its fuller resource is at 1" in first
     [maintained] = [line for line in others if line.startswith("node-1")]
-    assert "under maintenance: refused" in maintained
+    assert "under maintenance: rejected" in maintained
     assert pod["metadata"]["name"] in intents
     assert {row["node"] for row in page["nodes"]} == set(NAMES)
     assert page["nodes"][0]["score"] == 0
@@ -63,12 +63,12 @@ async def test_the_page_says_what_is_believed_and_why(tmp_path: Path) -> None:
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
 async def test_the_page_is_only_read(method: str, tmp_path: Path) -> None:
     async with cluster_of(1, definition()) as cluster, guided(cluster, tmp_path) as service:
-        async with httpx.AsyncClient(base_url=service.health_url, trust_env=False) as http:
+        async with plain_http(service.health_url) as http:
             answer = await http.request(method, "/debug/nodes")
             assert answer.status_code == 405
             # What kube-scheduler asks is on a port of its own, and pages are not there.
             assert (await http.post("/filter")).status_code == 404
-        async with httpx.AsyncClient(base_url=service.url, trust_env=False) as http:
+        async with plain_http(service.url) as http:
             assert (await http.request("GET", "/debug/nodes")).status_code == 404
 
 
@@ -92,7 +92,7 @@ async def shown(path: str, nodes: list[NodeRow], intents: list[IntentRow], **hea
     app = Starlette(routes=[Route("/debug/nodes", nodes_page(lambda: nodes, lambda: intents))])
     listener = await listen("127.0.0.1", 0)
     url = f"http://{address_of(listener)}"
-    async with serving(app, listener), httpx.AsyncClient(base_url=url, trust_env=False) as http:
+    async with serving(app, listener), plain_http(url) as http:
         return await http.get(path, headers=headers)
 
 

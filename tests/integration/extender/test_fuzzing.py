@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whatever comes in, what goes out is an answer or a refusal: JSON, never a 5xx, never silence.
 
 An answer keeps the promises that kube-scheduler relies on.
@@ -16,8 +17,8 @@ import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.extender_mutations import JSON, mutated
-from tests.support.extender_service import VERBS, Service, closed, running
+from tests.integration.extender.mutations import JSON, mutated
+from tests.support.stands.extender_service import VERBS, Service, closed, running
 
 if TYPE_CHECKING:
     import httpx
@@ -32,7 +33,7 @@ def fuzz() -> Iterator[Fuzz]:
         service = runner.run(stack.enter_async_context(running()))
 
         def fuzz(verb: str, body: bytes) -> None:
-            service.verdicts.forget()
+            service.policy.forget()
             check(verb, runner.run(service.post(verb, body)), service)
 
         yield fuzz
@@ -40,14 +41,14 @@ def fuzz() -> Iterator[Fuzz]:
 
 
 def check(verb: str, answer: httpx.Response, service: Service) -> None:
-    told = proper_json(answer.content)
+    response = proper_json(answer.content)
     assert answer.headers["content-type"] == "application/json"
     assert int(answer.headers["content-length"]) == len(answer.content)
     if answer.status_code == 200:
-        CHECKS[verb](told, service.verdicts.names)
+        CHECKS[verb](response, service.policy.names)
     else:
         assert 400 <= answer.status_code < 500
-        assert list(told) == ["error", "reason"]
+        assert list(response) == ["error", "reason"]
 
 
 def proper_json(data: bytes) -> Any:
@@ -57,26 +58,26 @@ def proper_json(data: bytes) -> Any:
     return json.loads(data.decode(), parse_constant=refuse)
 
 
-def check_filter(told: Any, asked: list[str] | None) -> None:
-    failed = told["FailedAndUnresolvableNodes"]
-    assert (told["FailedNodes"], told["Error"]) == ({}, "")
-    kept = told["NodeNames"]
+def check_filter(response: Any, asked: list[str] | None) -> None:
+    failed = response["FailedAndUnresolvableNodes"]
+    assert (response["FailedNodes"], response["Error"]) == ({}, "")
+    kept = response["NodeNames"]
     if kept is None:
-        kept = [node["metadata"]["name"] for node in told["Nodes"]["items"]]
+        kept = [node["metadata"]["name"] for node in response["Nodes"]["items"]]
     assert kept == [name for name in kept if name not in failed]
     if asked is not None:
         assert kept == [name for name in asked if not closed(name)]
         assert set(failed) == {name for name in asked if closed(name)}
 
 
-def check_prioritize(told: Any, asked: list[str] | None) -> None:
-    assert all(type(entry["Score"]) is int and 0 <= entry["Score"] <= 10 for entry in told)
+def check_prioritize(response: Any, asked: list[str] | None) -> None:
+    assert all(type(entry["Score"]) is int and 0 <= entry["Score"] <= 10 for entry in response)
     if asked is not None:
-        assert [entry["Host"] for entry in told] == asked
+        assert [entry["Host"] for entry in response] == asked
 
 
-def check_preempt(told: Any, asked: list[str] | None) -> None:
-    kept = told["NodeNameToMetaVictims"]
+def check_preempt(response: Any, asked: list[str] | None) -> None:
+    kept = response["NodeNameToMetaVictims"]
     for victims in kept.values():
         assert type(victims["NumPDBViolations"]) is int
         assert all(type(pod["UID"]) is str for pod in victims["Pods"])
@@ -99,13 +100,13 @@ def test_any_json_is_answered(fuzz: Fuzz, verb: str, value: Any) -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 @given(data=st.data())
-def test_spoilt_requests_are_answered(fuzz: Fuzz, verb: str, data: st.DataObject) -> None:
+def test_damaged_requests_are_answered(fuzz: Fuzz, verb: str, data: st.DataObject) -> None:
     fuzz(verb, data.draw(mutated(verb)))
 
 
 @pytest.mark.parametrize("verb", VERBS)
 @given(data=st.data())
-def test_requests_with_spoilt_bytes_are_answered(
+def test_requests_with_damaged_bytes_are_answered(
     fuzz: Fuzz, verb: str, data: st.DataObject
 ) -> None:
     body = bytearray(data.draw(mutated(verb)))

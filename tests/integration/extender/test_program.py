@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The whole extender, asked by a scheduler, in a cluster that lives."""
 
 from __future__ import annotations
@@ -7,15 +8,13 @@ from collections import Counter
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
+from common.api.contract import FILTER_CALLS, LOAD_SETTINGS, SEEN_MIGRATIONS
 from common.config import ExtenderConfiguration, load_settings_hash
-from common.contract import FILTER_CALLS, LOAD_SETTINGS, SEEN_MIGRATIONS
 from common.kube.resources import LEASES, NODES, PODS
 from simulator import build
 from simulator.cluster import SimulatedCluster
 from simulator.faults import MetricsFrozen
-from tests.integration.simulator.stand import cluster_of, condition, pods_of, until
-from tests.support.extender_service import args
-from tests.support.extender_stand import (
+from tests.support.stands.extender import (
     QUICK,
     Extender,
     Json,
@@ -26,7 +25,9 @@ from tests.support.extender_stand import (
     maintain,
     plan,
 )
-from tests.support.migrations import definition
+from tests.support.stands.extender_service import args
+from tests.support.stands.simulated_cluster import cluster_of, condition, pods_of, until
+from tests.support.worlds.migrations import definition
 
 NAMES = ("node-0", "node-1", "node-2")
 TARGET = "node-2"
@@ -89,7 +90,7 @@ async def test_pods_wait_while_every_node_is_under_maintenance_and_say_why(tmp_p
         assert await placed(cluster, "web", 1) == {"node-2": 1}
 
 
-async def test_measured_load_steers_pods_away(tmp_path: Path) -> None:
+async def test_pods_avoid_measured_load(tmp_path: Path) -> None:
     hot = build.pod("hot", node="node-0", cpu="100m", usage_cpu="7")
     async with cluster_of(3, definition(), hot) as cluster, guided(cluster, tmp_path) as service:
 
@@ -113,7 +114,7 @@ async def moved(cluster: SimulatedCluster, app: str, target: str) -> Json:
     [victim] = pods_of(cluster, app)
     made = plan(cluster, victim, target)
     version = int(made["metadata"]["resourceVersion"])
-    await eventually(lambda: seen(cluster) >= version, "every Lease tells of the Migration")
+    await eventually(lambda: seen(cluster) >= version, "every Lease has its version")
     return await succeeded(cluster, app, victim)
 
 
@@ -134,8 +135,8 @@ async def succeeded(cluster: SimulatedCluster, app: str, victim: Json) -> Json:
 
 def seen(cluster: SimulatedCluster) -> int:
     """Return up to which version every extender knows the Migrations."""
-    told = [int(each["metadata"]["annotations"][SEEN_MIGRATIONS]) for each in leases(cluster)]
-    return min(told, default=0)
+    versions = [int(each["metadata"]["annotations"][SEEN_MIGRATIONS]) for each in leases(cluster)]
+    return min(versions, default=0)
 
 
 async def test_the_replacement_of_an_evicted_pod_goes_to_the_planned_node(tmp_path: Path) -> None:
@@ -164,7 +165,11 @@ async def test_a_replacement_counts_for_what_its_predecessor_used(tmp_path: Path
             return float((await service.node(TARGET)).get("cpuMilli", 0.0))
 
         async def measured() -> bool:
-            return await used() > 3_900
+            # A sample that is older than the pod on the node comes with an estimate of it, and
+            # the next sample would lower the load again.
+            found = await service.node(TARGET)
+            newcomers: int = found["newcomers"]["pods"]
+            return found["unknown"] is None and not newcomers and await used() > 3_900
 
         await eventually(measured, "the load of the target is known")
         cluster.faults.inject(MetricsFrozen())
@@ -193,14 +198,14 @@ async def test_the_lease_says_who_asks_and_what_is_believed(tmp_path: Path) -> N
         await placed(cluster, "web", 1)
 
         def calls() -> Json:
-            told = [json.loads(e["metadata"]["annotations"][FILTER_CALLS]) for e in leases(cluster)]
-            return told[0] if told else {}
+            notes = [each["metadata"]["annotations"] for each in leases(cluster)]
+            return json.loads(notes[0][FILTER_CALLS]) if notes else {}
 
-        # A newer version makes it renew at once; nobody waits for the next five seconds.
+        # A newer version makes it renew at once, without waiting for five seconds.
         plan(cluster, _bare(cluster), "node-1")
-        told = await eventually(calls, "the Lease tells of the scheduler")
-        assert list(told) == ["default-scheduler"]
-        assert told["default-scheduler"]["share"] == 1.0
+        reported = await eventually(calls, "the Lease names the scheduler")
+        assert list(reported) == ["default-scheduler"]
+        assert reported["default-scheduler"]["share"] == 1.0
         [lease] = leases(cluster)
         settings = load_settings_hash(ExtenderConfiguration.model_validate(QUICK))
         assert lease["metadata"]["annotations"][LOAD_SETTINGS] == settings
@@ -208,14 +213,14 @@ async def test_the_lease_says_who_asks_and_what_is_believed(tmp_path: Path) -> N
 
 
 def _bare(cluster: SimulatedCluster) -> Json:
-    """Return a pod that is about to be moved, with somebody who would replace it."""
+    """Return a pod that is about to be moved, with a controller that would replace it."""
     pod = cluster.store.get(PODS, "web", "default")
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs-1"}
     metadata = {**pod["metadata"], "ownerReferences": [owner]}
     return {**pod, "metadata": metadata, "spec": {**pod["spec"], "nodeName": "node-0"}}
 
 
-async def test_an_extender_that_starts_again_steers_as_before(tmp_path: Path) -> None:
+async def test_a_restarted_extender_directs_pods_as_before(tmp_path: Path) -> None:
     async with crowded_target() as cluster:
         async with guided(cluster, tmp_path) as service:
             cluster.create([build.deployment("web", 1), build.deployment("api", 1)])
@@ -238,7 +243,7 @@ async def test_an_extender_that_starts_again_steers_as_before(tmp_path: Path) ->
             assert successor["spec"]["nodeName"] == TARGET
 
 
-async def test_what_was_evicted_while_nobody_steered_is_steered_later(tmp_path: Path) -> None:
+async def test_what_was_evicted_while_no_extender_ran_is_directed_later(tmp_path: Path) -> None:
     async with crowded_target() as cluster:
         cluster.create([build.deployment("web", 1)])
         await placed(cluster, "web", 1)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python -m extender` as a process: flags, signals, and what is left of it afterwards."""
 
 from __future__ import annotations
@@ -19,25 +20,25 @@ import pytest
 import yaml
 
 from common import __version__
-from common.contract import API_VERSION
+from common.api.contract import API_VERSION
+from common.cli import main
 from common.kube.resources import LEASES
 from common.kube.timestamps import micro_time
-from common.program import main
 from extender.__main__ import PROGRAM
-from extender.program import ExtenderOptions
+from extender.main import ExtenderOptions
 from simulator import build
-from simulator.api import write_kubeconfig
-from simulator.cluster import SimulatedCluster
+from simulator.cluster import SimulatedCluster, write_kubeconfig
 from simulator.faults import Latency
 from simulator.scheduler.config import TlsConfig
-from tests.integration.simulator.stand import cluster_of, pods_of, until
-from tests.support.extender_service import args, go_json
-from tests.support.extender_stand import QUICK, asked_by, eventually, guided, launched, leases
-from tests.support.extender_tls import World
-from tests.support.migrations import definition
+from tests.support.http import fetch
+from tests.support.repository import ROOT
 from tests.support.restored_logs import restored_logs
+from tests.support.stands.extender import QUICK, asked_by, eventually, guided, launched, leases
+from tests.support.stands.extender_service import args, go_json
+from tests.support.stands.extender_tls import World
+from tests.support.stands.simulated_cluster import cluster_of, pods_of, until
+from tests.support.worlds.migrations import definition
 
-ROOT = Path(__file__).parents[3]
 LIMIT_S = 120
 REFUSED_S = 20
 NAMES = ("node-0", "node-1", "node-2")
@@ -53,13 +54,13 @@ class Running:
     def send(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
-    async def said(self, words: str) -> None:
+    async def said(self, message: str) -> None:
         """Wait for a line of the log."""
         assert self._process.stderr is not None
         while line := await self._process.stderr.readline():
-            if words in line.decode():
+            if message in line.decode():
                 return
-        raise AssertionError(f"it never said {words}")
+        raise AssertionError(f"it never logged {message}")
 
     async def ended(self) -> tuple[int, str]:
         """Return the exit code and the rest of the log."""
@@ -150,8 +151,7 @@ async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
         async with half_asked(program.announced["extender"], 100):
             program.send(signal.SIGTERM)
             await program.said("stopping program=extender")
-            async with httpx.AsyncClient(trust_env=False) as http:
-                health = await http.get(f"http://{program.announced['health']}/readyz")
+            health = await fetch(f"http://{program.announced['health']}/readyz")
             assert "[-]shutdown failed: the program is stopping" in health.text
             program.send(signal.SIGTERM)
             code, log = await program.ended()
@@ -253,19 +253,25 @@ def called(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Iterator[Call]
         signal.signal(number, handler)
 
 
-_OPEN = "can be reached from other hosts: give --tls-cert-file, --tls-private-key-file and "
-_PAIR = "extender: TLS needs both --tls-cert-file and --tls-private-key-file"
+_OPEN = (
+    "is reachable from other hosts: "
+    "--tls-cert-file, --tls-private-key-file and --client-ca-file are required"
+)
+_PAIR = "extender: TLS requires both --tls-cert-file and --tls-private-key-file"
 
 
 @pytest.mark.parametrize(
-    ("flags", "words"),
+    ("flags", "message"),
     [
-        ("--bind-address 0.0.0.0", f"extender: --bind-address 0.0.0.0 {_OPEN}--client-ca-file too"),
-        ("--bind-address ::", f"extender: --bind-address :: {_OPEN}--client-ca-file too"),
-        ("--bind-address example.com", f"extender: --bind-address example.com {_OPEN}--client"),
+        (
+            "--bind-address 0.0.0.0",
+            f"extender: --bind-address 0.0.0.0 {_OPEN}",
+        ),
+        ("--bind-address ::", f"extender: --bind-address :: {_OPEN}"),
+        ("--bind-address example.com", f"extender: --bind-address example.com {_OPEN}"),
         (
             "--bind-address 0.0.0.0 --tls-cert-file c --tls-private-key-file k",
-            f"extender: --bind-address 0.0.0.0 {_OPEN}--client-ca-file too",
+            f"extender: --bind-address 0.0.0.0 {_OPEN}",
         ),
         ("--tls-cert-file c", _PAIR),
         ("--tls-private-key-file k", _PAIR),
@@ -273,11 +279,11 @@ _PAIR = "extender: TLS needs both --tls-cert-file and --tls-private-key-file"
     ],
 )
 def test_flags_that_would_be_unsafe_or_incomplete_are_refused(
-    called: Call, flags: str, words: str
+    called: Call, flags: str, message: str
 ) -> None:
     ended = called("--port", "0", *flags.split())
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert complaint(ended.stderr).startswith(words)
+    assert complaint(ended.stderr).startswith(message)
 
 
 def test_certificates_that_cannot_be_read_are_one_line(called: Call) -> None:
@@ -294,8 +300,9 @@ def test_a_taken_port_is_one_line(called: Call, flag: str) -> None:
         port = taken.getsockname()[1]
         ended = called("--port", "0", flag, str(port))
     assert (ended.returncode, ended.stdout) == (1, "")
-    words = f"extender: cannot listen on 127.0.0.1:{port}: address already in use"
-    assert complaint(ended.stderr) == words
+    message = f"extender: cannot listen on 127.0.0.1:{port}: address already in use"
+    message += "; choose another port with a flag, 0 is a free one"
+    assert complaint(ended.stderr) == message
 
 
 def test_a_kubeconfig_that_is_missing_is_one_line(called: Call) -> None:
@@ -304,7 +311,7 @@ def test_a_kubeconfig_that_is_missing_is_one_line(called: Call) -> None:
     assert "/nowhere: no such file" in complaint(ended.stderr)
 
 
-def test_the_version_is_told(called: Call) -> None:
+def test_the_version_is_printed(called: Call) -> None:
     assert called("--version") == Ended(0, f"extender {__version__}\n", "")
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The whole extender when its surroundings fail: it answers all the same, and recovers."""
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from structlog.testing import capture_logs
 
 from common.kube.resources import PODS
 from simulator import build
-from simulator.api import DEFINITIONS, is_ready, write_kubeconfig
-from simulator.cluster import SimulatedCluster
+from simulator.api import DEFINITIONS, is_ready
+from simulator.cluster import SimulatedCluster, write_kubeconfig
 from simulator.faults import (
     AnyFault,
     DropWatches,
@@ -29,9 +30,7 @@ from simulator.faults import (
     ServerError,
     Throttle,
 )
-from tests.integration.simulator.stand import cluster_of, pods_of, until
-from tests.support.extender_service import args, preemption_args
-from tests.support.extender_stand import (
+from tests.support.stands.extender import (
     Extender,
     asked_by,
     eventually,
@@ -41,7 +40,9 @@ from tests.support.extender_stand import (
     maintain,
     plan,
 )
-from tests.support.migrations import definition
+from tests.support.stands.extender_service import args, preemption_args
+from tests.support.stands.simulated_cluster import cluster_of, pods_of, until
+from tests.support.worlds.migrations import definition
 
 NAMES = ("node-0", "node-1", "node-2")
 NEUTRAL = dict.fromkeys(NAMES, 5)
@@ -49,7 +50,7 @@ HOT = build.pod("hot", node="node-0", cpu="100m", usage_cpu="7")
 
 
 async def is_neutral(service: Extender) -> bool:
-    """Tell whether all three verbs are answered without an opinion."""
+    """Return whether the answers of all three verbs are neutral."""
     kept = await service.kept(args(*NAMES))
     candidates = preemption_args({name: ["victim"] for name in NAMES})
     left = (await service.ask("preempt", candidates))["NodeNameToMetaVictims"]
@@ -64,9 +65,9 @@ async def hot_is_worst(service: Extender) -> bool:
 
 @contextmanager
 def silent_port() -> Iterator[int]:
-    """Reserve a port at which nobody listens, until somebody does."""
+    """Reserve a port on which no server listens yet."""
     with socket.socket() as reserved:
-        # Both sides say so, and a server may have the port while nobody listens on it.
+        # Both sides set it, so a server may bind the port while no other one listens on it.
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         reserved.bind(("127.0.0.1", 0))
         yield reserved.getsockname()[1]
@@ -80,7 +81,7 @@ async def test_without_an_api_server_the_answers_are_neutral(tmp_path: Path) -> 
             answer = await service.get("/readyz")
             assert answer.status_code == 503
             assert "[-]cluster failed: waiting for nodes, pods, migrations" in answer.text
-            assert "[-]board failed: no node was judged yet" in answer.text
+            assert "[-]board failed: scores not computed yet" in answer.text
             assert (await service.get("/livez")).is_success
             for verb in ("filter", "prioritize", "preempt"):
                 assert await service.total("neutral_answers_total", verb=verb, cause="cold") == 1
@@ -108,7 +109,7 @@ async def test_an_api_server_that_refuses_delays_the_start_only(
             await eventually(partial(hot_is_worst, service), "its scores mean something")
 
 
-async def test_without_the_crd_it_steers_by_load_and_maintenance_and_says_how_to_install_it(
+async def test_without_the_crd_load_and_maintenance_count_and_the_installation_is_explained(
     tmp_path: Path,
 ) -> None:
     async with cluster_of(3, HOT) as cluster:
@@ -120,15 +121,16 @@ async def test_without_the_crd_it_steers_by_load_and_maintenance_and_says_how_to
                 answer = await service.get("/readyz")
                 assert answer.status_code == 200
                 assert answer.text == (
-                    "ok\n[!]migrations: moved pods are not guided, all else works: "
+                    "ok\n[!]migrations: moved pods are not directed to their targets, "
+                    "everything else works: "
                     "the Migration CRD is not installed: "
                     "run kubectl apply --server-side -k deploy/crds\n"
                 )
                 assert await service.total("crd_missing", kind="Migration") == 1
                 assert await service.total("cache_staleness_seconds", kind="Migration") < 60
                 assert leases(cluster) == []
-        told = [line for line in logs if line["event"] == "CRD not installed"]
-        assert [line["install"] for line in told] == ["kubectl apply --server-side -k deploy/crds"]
+        installs = [line["install"] for line in logs if line["event"] == "CRD not installed"]
+        assert installs == ["kubectl apply --server-side -k deploy/crds"]
 
 
 async def test_a_crd_that_comes_goes_and_comes_again_is_taken_up_without_a_restart(
@@ -162,9 +164,9 @@ async def guides_a_move(cluster: SimulatedCluster, service: Extender, app: str) 
     return True
 
 
-@pytest.mark.parametrize(("status", "words"), [(403, "Forbidden"), (500, "ServerError")])
+@pytest.mark.parametrize(("status", "error"), [(403, "Forbidden"), (500, "ServerError")])
 async def test_migrations_that_cannot_be_read_are_no_missing_crd(
-    status: int, words: str, tmp_path: Path
+    status: int, error: str, tmp_path: Path
 ) -> None:
     async with cluster_of(3, definition(), HOT) as cluster:
         fault = ServerError(status=status, resources=("migrations",))
@@ -173,7 +175,7 @@ async def test_migrations_that_cannot_be_read_are_no_missing_crd(
             await eventually(partial(hot_is_worst, service), "scores are given")
             answer = await service.get("/readyz")
             assert answer.status_code == 503
-            assert f"[-]cluster failed: waiting for migrations ({words}" in answer.text
+            assert f"[-]cluster failed: waiting for migrations ({error}" in answer.text
             assert "[+]board ok" in answer.text
             assert "CRD" not in answer.text
             assert await service.total("crd_missing", kind="Migration") == 0
@@ -182,7 +184,7 @@ async def test_migrations_that_cannot_be_read_are_no_missing_crd(
             await eventually(lambda: leases(cluster), "it has a Lease")
 
 
-async def test_what_keeps_it_alive_is_said(tmp_path: Path) -> None:
+async def test_what_keeps_it_alive_is_reported(tmp_path: Path) -> None:
     async with cluster_of(3, definition()) as cluster, guided(cluster, tmp_path) as service:
         answer = await service.get("/livez?verbose")
         assert (answer.status_code, answer.text) == (200, "[+]board ok\nlivez check passed\n")
@@ -265,7 +267,7 @@ class Trouble(NamedTuple):
 
     faults: tuple[AnyFault, ...]
     felt: str
-    """The counter that tells when the program has noticed."""
+    """The counter that shows when the program has noticed."""
     forgotten: bool = False
     """Whether the server has no history when the watches are taken up again: 410."""
 
@@ -276,7 +278,7 @@ _ERRORS = "reflector_errors_total"
 TROUBLES = {
     "dropped": Trouble((DropWatches(),), _WATCHES),
     "slow": Trouble((Latency(seconds=0.3), DropWatches()), _WATCHES),
-    # Nothing tells of a silence; meanwhile usage is read as always.
+    # A silence is not reported; meanwhile usage is read as always.
     "frozen": Trouble((FreezeWatches(),), "usage_samples_total"),
     "refused": Trouble((_NO_READING, DropWatches()), _ERRORS),
     "gone": Trouble((_NO_READING, DropWatches()), _ERRORS, forgotten=True),
@@ -340,7 +342,7 @@ async def test_an_api_server_that_goes_away_leaves_what_was_known(tmp_path: Path
             async def freed() -> bool:
                 return await service.kept(args(*NAMES)) == list(NAMES)
 
-            await eventually(freed, "it hears again")
+            await eventually(freed, "it receives events again")
 
 
 async def test_a_cluster_without_extender_schedules_all_the_same(tmp_path: Path) -> None:

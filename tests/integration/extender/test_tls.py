@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TLS with certificates of both sides, and files that are replaced while it runs."""
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ import structlog
 import uvloop
 from cryptography.hazmat.primitives import serialization
 
-from common.program import StartError
+from common.cli import StartError
 from extender.tls import ServerTls
 from tests.support.clock import FakeClock
-from tests.support.extender_tls import Files, Line, World, attempt, running_with
+from tests.support.stands.extender_tls import Files, Line, World, attempt, running_with
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
@@ -79,7 +80,7 @@ def test_a_replaced_authority_refuses_the_old_clients(
         async with running_with(tls) as address:
             assert await attempt(address, old) == "answered"
             world.files.replace_ca(world.new_clients)
-            tls.look()
+            tls.reload()
             assert await attempt(address, old) == "refused"
             assert await attempt(address, new) == "answered"
 
@@ -104,7 +105,7 @@ def test_an_old_session_does_not_get_an_old_client_in(
             session = await asyncio.to_thread(session_of, address)
             await asyncio.to_thread(session_of, address, session)
             world.files.replace_ca(world.new_clients)
-            tls.look()
+            tls.reload()
             assert await attempt(address, old, session=session) == "refused"
 
     run(replace())
@@ -123,7 +124,7 @@ def test_a_replaced_certificate_is_served(world: World, run: Run, name: str) -> 
         async with running_with(tls) as address:
             before = await asyncio.to_thread(served, address)
             world.files.replace_pair(world.server_pair("server-2"))
-            tls.look()
+            tls.reload()
             after = await asyncio.to_thread(served, address)
         assert (before, after) == ("server-1", "server-2")
 
@@ -139,7 +140,7 @@ def test_open_connections_stay_open(world: World, run: Run) -> None:
                 first = await asyncio.to_thread(line.ask)
                 world.files.replace_ca(world.new_clients)
                 world.files.replace_pair(world.server_pair("server-2"))
-                tls.look()
+                tls.reload()
                 second = await asyncio.to_thread(line.ask)
         assert (first, second) == (b"HTTP/1.1 200 OK", b"HTTP/1.1 200 OK")
 
@@ -151,52 +152,52 @@ async def test_a_broken_file_is_refused_once_and_the_old_settings_stay(world: Wo
     async with running_with(tls) as address:
         with structlog.testing.capture_logs() as logs:
             world.files.key.write_text("broken")
-            tls.look()
-            tls.look()
+            tls.reload()
+            tls.reload()
             assert await attempt(address, world.client(world.old_client)) == "answered"
             world.files.client_ca.unlink()
-            tls.look()
-            tls.look()
+            tls.reload()
+            tls.reload()
             assert await attempt(address, world.client(world.old_client)) == "answered"
-        assert [line["event"] for line in logs] == ["new TLS files refused, the old ones stay"] * 2
+        assert [line["event"] for line in logs] == ["TLS files not reloaded"] * 2
         assert str(world.files.key) in logs[0]["error"]
         assert str(world.files.client_ca) in logs[1]["error"]
         world.files.replace_pair(world.server_pair("server-2"))
         world.files.replace_ca(world.new_clients)
-        tls.look()
+        tls.reload()
         assert await attempt(address, world.client(world.new_client)) == "answered"
 
 
 async def test_a_pair_that_is_replaced_in_two_steps_is_taken_up_in_the_end(world: World) -> None:
     tls = world.files.tls()
     new = world.server_pair("server-2")
-    before = tls.context.in_force
+    before = tls.context.current
     world.files.certificate.write_bytes(new.certificate.read_bytes())
-    tls.look()
-    assert tls.context.in_force is before
+    tls.reload()
+    assert tls.context.current is before
     world.files.key.write_bytes(new.key.read_bytes())
-    tls.look()
-    assert tls.context.in_force is not before
+    tls.reload()
+    assert tls.context.current is not before
 
 
-async def test_files_are_looked_at_every_few_seconds(world: World) -> None:
+async def test_files_are_checked_every_few_seconds(world: World) -> None:
     clock = FakeClock()
     tls = world.files.tls(clock)
-    before = tls.context.in_force
+    before = tls.context.current
     task = asyncio.create_task(tls.run())
     try:
         await clock.until_sleeping()
         await clock.advance(5.0)
         await clock.until_sleeping()
-        assert tls.context.in_force is before
+        assert tls.context.current is before
         world.files.replace_pair(world.server_pair("server-2"))
         await clock.advance(5.0)
         await clock.until_sleeping()
-        after = tls.context.in_force
+        after = tls.context.current
         assert after is not before
         await clock.advance(5.0)
         await clock.until_sleeping()
-        assert tls.context.in_force is after
+        assert tls.context.current is after
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -210,11 +211,11 @@ def test_a_secret_that_kubernetes_swaps_by_a_link_is_taken_up(world: World, tmp_
     (tmp_path / "..data").symlink_to("1")
     mounted = tmp_path / "..data"
     tls = Files(mounted / "tls.crt", mounted / "tls.key", world.files.client_ca).tls()
-    before = tls.context.in_force
+    before = tls.context.current
     (tmp_path / "..next").symlink_to("2")
     os.replace(tmp_path / "..next", mounted)
-    tls.look()
-    assert tls.context.in_force is not before
+    tls.reload()
+    assert tls.context.current is not before
 
 
 def encrypted(files: Files) -> None:
@@ -249,7 +250,7 @@ MISTAKES: dict[str, Callable[[World], object]] = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_in_the_files_is_told_in_one_line_at_the_start(
+def test_a_mistake_in_the_files_is_reported_in_one_line_at_the_start(
     world: World, mistake: str
 ) -> None:
     MISTAKES[mistake](world)

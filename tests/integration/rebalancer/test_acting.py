@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """No one acts by accident: acting is said, and two never lead, wherever they are started."""
 
 from __future__ import annotations
@@ -7,18 +8,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
+from common.cli import NOT_UNDERSTOOD, StartError
 from common.config import Mode, RebalancerConfiguration
 from common.kube.resources import LEASES, NAMESPACES
 from common.kube.timestamps import micro_time
-from common.program import NOT_UNDERSTOOD, StartError
-from rebalancer.program import RebalancerOptions, run
+from rebalancer.main import RebalancerOptions, run
 from simulator import build
-from tests.support.closed_loop import Loop, closed_loop
-from tests.support.extender_stand import eventually
-from tests.support.loop_programs import REBALANCER, figure
+from tests.support.http import fetch
+from tests.support.stands.closed_loop import Loop, closed_loop
+from tests.support.stands.extender import eventually
+from tests.support.stands.loop_programs import REBALANCER, figure
 
 HOT = build.deployment("web", 8, cpu="100m", usage_cpu="1000m")
 """On one node two too many."""
@@ -30,8 +31,7 @@ AT_A_DESK: dict[str, Any] = {"leaderElection": WAITS}
 
 
 async def page(health: str, path: str) -> str:
-    async with httpx.AsyncClient(trust_env=False) as http:
-        return (await http.get(f"{health}{path}")).text
+    return (await fetch(f"{health}{path}")).text
 
 
 async def planned(health: str, evictions: int) -> None:
@@ -62,9 +62,9 @@ async def test_the_flag_acts_and_a_change_of_the_file_does_not_take_it_back(
     async with closed_loop(tmp_path, HOT, places=ON_ONE) as loop:
         file = loop.configured(mode=None)
         async with loop.rebalancer(file, mode=None, flags={"mode": Mode.ACT}) as health:
-            await planned(health, 2)
+            await loop.until(loop.migrations, "it acts")
             loop.configured(mode=None, minGain=1.5)
-            await loop.until(lambda: len(loop.on("node-0")) == 6, "it acts")
+            await loop.until(lambda: len(loop.on("node-0")) == 6, "it still acts")
             assert await figure(health, "config_refused") == 0
     assert loop.outcomes() == ["AsPlanned"] * 2
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a running rebalancer believes of nodes whose samples and pods do not tell the same."""
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from typing import Any
 from common.clock import SYSTEM
 from common.kube import resources as kinds
 from simulator import build
-from tests.support.once import Json, plan_of, written
-from tests.support.scripted_api import write_kubeconfig
-from tests.support.static_api import StaticApi
-from tests.support.wire import owner_reference, stamped
+from tests.support.stands.once import Json, plan_of, written
+from tests.support.stands.scripted_api import write_kubeconfig
+from tests.support.stands.static_api import StaticApi
+from tests.support.worlds.wire import owner_reference, stamped
 
 LONG_AGO = "2026-01-01T00:00:00Z"
 NODE_MILLI = 8000

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Without the Migration CRD nothing is moved, and the command that installs it is said."""
 
 from __future__ import annotations
@@ -8,20 +9,19 @@ from pathlib import Path
 
 import pytest
 
+from common.cache.reader import CACHED_KINDS, MIGRATION_KIND, VPA_KIND, ClusterReader
+from common.cli import StartError
 from common.clock import SYSTEM
-from common.cluster.reader import MIGRATION_READING, READINGS, ClusterReader
 from common.config import RebalancerConfiguration
 from common.kube.client import connect
 from common.kube.resources import NODES
 from common.metrics import Metrics
-from common.observer import reflector_settings
-from common.program import StartError
-from rebalancer.program import RebalancerOptions, run
+from rebalancer.main import RebalancerOptions, run
 from simulator.api import DEFINITIONS
 from simulator.faults import ServerError
-from tests.integration.simulator.stand import cluster_of
-from tests.support.extender_stand import eventually
-from tests.support.migrations import definition
+from tests.support.stands.extender import eventually
+from tests.support.stands.simulated_cluster import cluster_of
+from tests.support.worlds.migrations import definition
 
 QUICK = {"reading": {"backoffMin": "10ms", "backoffMax": "50ms"}}
 INSTALL = "the Migration CRD is not installed: run kubectl apply --server-side -k deploy/crds"
@@ -54,7 +54,7 @@ async def test_a_crd_that_is_deleted_stops_everything_at_once_until_it_is_there_
     tmp_path: Path,
 ) -> None:
     config = RebalancerConfiguration.model_validate(QUICK)
-    nodes = next(reading for reading in READINGS if reading.resource == NODES)
+    nodes = next(reading for reading in CACHED_KINDS if reading.resource == NODES)
     async with (
         cluster_of(1, definition()) as cluster,
         connect(
@@ -63,10 +63,10 @@ async def test_a_crd_that_is_deleted_stops_everything_at_once_until_it_is_there_
     ):
         reader = ClusterReader(
             client,
-            settings=reflector_settings(config),
+            reading=config.reading,
             clock=SYSTEM,
             metrics=Metrics("rebalancer"),
-            readings=(nodes, replace(MIGRATION_READING, optional=False)),
+            kinds=(nodes, replace(MIGRATION_KIND, optional=False)),
         )
         reading = asyncio.create_task(reader.run())
         try:
@@ -79,6 +79,39 @@ async def test_a_crd_that_is_deleted_stops_everything_at_once_until_it_is_there_
             assert reader.why_not_steered() is None, "what is needed is not spared"
             cluster.create([definition()])
             await eventually(lambda: reader.why_not_synced() is None, "it is read again")
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+
+
+@pytest.mark.parametrize("status", [404, 403])
+async def test_autoscalers_that_cannot_be_read_stop_nothing(status: int, tmp_path: Path) -> None:
+    """Most clusters have no VPA, and an older role may not read it."""
+    config = RebalancerConfiguration.model_validate(QUICK)
+    nodes = next(reading for reading in CACHED_KINDS if reading.resource == NODES)
+    async with (
+        cluster_of(1) as cluster,
+        connect(
+            kubeconfig=str(cluster.write_kubeconfig(tmp_path / "kubeconfig")), clock=SYSTEM
+        ) as client,
+    ):
+        cluster.faults.inject(
+            ServerError(status=status, verbs=("list",), resources=("verticalpodautoscalers",))
+        )
+        reader = ClusterReader(
+            client,
+            reading=config.reading,
+            clock=SYSTEM,
+            metrics=Metrics("rebalancer"),
+            kinds=(nodes, VPA_KIND),
+        )
+        reading = asyncio.create_task(reader.run())
+        try:
+            await reader.wait_synced()
+            absent = reader.reflector_of(VPA_KIND.resource)
+            await eventually(lambda: absent.absent, "it notices")
+            assert reader.why_not_synced() is None
+            assert reader.why_not_steered() is None
         finally:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python -m rebalancer --once --dry-run`: one plan, or one clear reason why there is none.
 
 Nothing is measured here, so load is what pods ask for: the manifests are the truth.
@@ -15,13 +16,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from common.contract import MAINTENANCE_LABEL
+from common.api.contract import MAINTENANCE_LABEL
 from common.kube import resources as kinds
 from simulator import build
-from tests.support.once import Json, plan_of, planned, written
-from tests.support.scripted_api import write_kubeconfig
-from tests.support.static_api import StaticApi
-from tests.support.wire import owner_reference, stamped
+from tests.support.stands.once import Json, plan_of, planned, written
+from tests.support.stands.scripted_api import write_kubeconfig
+from tests.support.stands.static_api import StaticApi
+from tests.support.worlds.wire import owner_reference, stamped
 
 PATIENCE_S = 90.0
 SINCE = "2026-11-16T08:00:00Z"
@@ -96,6 +97,19 @@ async def test_people_read_what_would_happen_and_why(tmp_path: Path) -> None:
     assert "starting" not in err
 
 
+async def test_all_pods_that_stay_are_listed_on_demand(tmp_path: Path) -> None:
+    nodes, workloads = hot()
+    async with cluster(tmp_path, nodes, *workloads, workload("idle", 2, "n2")) as kubeconfig:
+        short = await plan_of("--kubeconfig", kubeconfig)
+        code, out, err = await planned("--kubeconfig", kubeconfig, "--all")
+    assert code == 0, err
+    assert {"reason": "NodeNotAsked", "pods": 2} in short["staying"]
+    assert sum(each["pods"] for each in short["staying"]) == 9 - short["evictions"]
+    assert not any(each["pod"].startswith("default/idle") for each in short["refused"])
+    for number in range(2):
+        assert f"default/idle-{number} on n2: NodeNotAsked" in out
+
+
 async def test_a_plan_that_would_be_acted_on_is_refused_as_a_mistake_in_flags() -> None:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "rebalancer", "--once"), stderr=asyncio.subprocess.PIPE
@@ -124,7 +138,7 @@ async def test_one_hot_node_alone_says_that_there_is_nowhere_to_go(tmp_path: Pat
     async with cluster(tmp_path, [node("n1")], workload("web", 7, "n1")) as kubeconfig:
         plan = await plan_of("--kubeconfig", kubeconfig)
     assert plan["evictions"] == 0
-    assert [unmet["goal"] for unmet in plan["unmet"]] == ["AtMost n1 cpu 80 %"]
+    assert [unmet["goal"] for unmet in plan["unmet"]] == ["n1 below 80 % CPU"]
     assert plan["unmet"][0]["why"]
 
 
@@ -192,6 +206,7 @@ async def test_the_same_cluster_gives_the_same_plan(tmp_path: Path) -> None:
     assert msgspec.json.encode(plans[0]) == msgspec.json.encode(plans[1])
 
 
+@pytest.mark.long(15)
 async def test_a_simulated_cluster_with_hot_spots_is_planned(tmp_path: Path) -> None:
     config = written(
         tmp_path, minPodAge="0s", minNodeAge="0s", enabledStrategies=["ResourceOptimization"]

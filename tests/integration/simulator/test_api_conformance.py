@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The simulator's half of the conformance suite, which needs no control plane."""
 
 from __future__ import annotations
@@ -6,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.conformance import all_cases
-from tests.support.simulated_stand import simulated_stand
+from tests.support.stands.conformance import all_cases
+from tests.support.stands.simulated import simulated_stand
 
 CASES = all_cases()
 

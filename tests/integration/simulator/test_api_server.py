@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What only the simulator's server does: limits, extras, and plain words for what it cannot."""
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp import web
 
+from bench.stands.http import open_http
 from common.clock import SYSTEM
 from common.kube.resources import NODES, PODS
 from simulator import build
 from simulator.api import DEFINITIONS
 from simulator.api.errors import Unavailable
-from tests.support.conformance import Json, open_http
-from tests.support.simulated_stand import SimulatedApi, simulated_api
+from tests.support.stands.conformance import Json
+from tests.support.stands.simulated import SimulatedApi, simulated_api
 
 if TYPE_CHECKING:
     import httpx

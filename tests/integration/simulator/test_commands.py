@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`serve` as a process."""
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import pytest
 from common.clock import SYSTEM
 from common.kube.client import connect
 from common.kube.resources import NODES
+from tests.support.repository import SCHEDULER_CONFIG
 
 LONG_S = 60.0
 
@@ -61,7 +63,7 @@ async def test_serve_says_where_it_is_and_ends_well_when_told(tmp_path: Path) ->
 
 
 async def test_serve_takes_a_scenario_and_a_scheduler_configuration() -> None:
-    shipped = Path(__file__).parents[3] / "scheduler-config.yaml"
+    shipped = SCHEDULER_CONFIG
     arguments = ["--scenario", "nothing-to-do", "--scheduler-config", str(shipped)]
     async with simulator("serve", *arguments, "--speed", "100") as process:
         server = await line(process, "server: ")

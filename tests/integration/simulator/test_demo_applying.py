@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A scenario made through an API: as its file says, and past the scheduler."""
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ async def test_pods_begin_where_the_scenario_wants_them(tmp_path: Path) -> None:
         async with connect(kubeconfig=str(kubeconfig), clock=SYSTEM) as client:
             await apply(scenario, client, seed=3, clock=SYSTEM)
             assert cluster.node_names() == ["node-1", "node-2", "node-3"]
-            nodes = cluster.mirror.snapshot().nodes
+            nodes = cluster.cache.snapshot().nodes
             used = {
                 name: sum(_cores(pod.name) for pod in n.pods.values()) for name, n in nodes.items()
             }

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Evictions over HTTP: budgets are honoured, replacements come elsewhere."""
 
 from __future__ import annotations
@@ -7,11 +8,11 @@ from typing import Any
 
 import aiohttp
 
-from common.kube.resources import PDBS
+from common.kube.resources import NODES, PDBS
 from simulator import build
 from simulator.api import Json
 from simulator.cluster import SimulatedCluster
-from tests.integration.simulator.stand import cluster_of, condition, pods_of, ready, until
+from tests.support.stands.simulated_cluster import cluster_of, condition, pods_of, ready, until
 
 ANTI_AFFINITY = {
     "affinity": {
@@ -77,10 +78,12 @@ async def test_a_budget_lets_go_one_pod_at_a_time() -> None:
         await until(cluster, lambda: len(ready(cluster, "web")) == 3)
         await until(cluster, lambda: allowed(cluster) == 1)
         first, second, _ = ready(cluster, "web")
+        cordon(cluster, on=True)  # a replacement that is Ready by then would free the budget
         assert (await evict(cluster, first))[0] == 201
         code, answer = await evict(cluster, second)
         assert code == 429
         assert answer["details"]["causes"][0]["reason"] == "DisruptionBudget"
+        cordon(cluster, on=False)
         await until(cluster, lambda: len(ready(cluster, "web")) == 3 and allowed(cluster) == 1)
         assert (await evict(cluster, second))[0] == 201
 
@@ -93,6 +96,11 @@ async def test_a_budget_that_wants_all_pods_lets_none_go() -> None:
         code, _ = await evict(cluster, ready(cluster, "web")[0])
         assert code == 429
         assert len(pods_of(cluster, "web")) == 2
+
+
+def cordon(cluster: SimulatedCluster, *, on: bool) -> None:
+    for name in cluster.node_names():
+        cluster.store.patch(NODES, name, {"spec": {"unschedulable": on or None}})
 
 
 def allowed(cluster: SimulatedCluster) -> int:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Faults do what they say, to whom they say, as often as they say."""
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from bench.stands.http import open_http
 from common.clock import SYSTEM, within
 from common.kube.resources import PODS
 from simulator import build
-from tests.support.conformance import open_http
-from tests.support.simulated_stand import SEED, SimulatedApi, simulated_api
+from tests.support.stands.simulated import SEED, SimulatedApi, simulated_api
 
 PODS_PATH = "/api/v1/namespaces/default/pods"
 
@@ -71,8 +72,8 @@ async def test_latency_delays_every_answer(api: SimulatedApi, http: httpx.AsyncC
 async def test_chance_comes_from_the_seed(api: SimulatedApi, http: httpx.AsyncClient) -> None:
     fault = api.faults.add(status=500, probability=0.5)
     answers = [(await http.get(PODS_PATH)).status_code for _ in range(40)]
-    dice = random.Random(SEED)
-    assert answers == [500 if dice.random() < 0.5 else 200 for _ in range(40)]
+    rng = random.Random(SEED)
+    assert answers == [500 if rng.random() < 0.5 else 200 for _ in range(40)]
     assert answers.count(500) == fault.hits
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is measured is what is used: in windows, late, and with true stamps."""
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from simulator.api import Json
 from simulator.cluster import SimulatedCluster
 from simulator.nodes.fleet import Delays
 from simulator.nodes.metrics import Pipeline
-from tests.integration.simulator.stand import cluster_of, pass_time, ready, until
 from tests.support.clock import FakeClock
+from tests.support.stands.simulated_cluster import cluster_of, pass_time, ready, until
 
 STEADY = Pipeline(resolution_s=15, lag_s=(2.0, 2.0))
 AT_ONCE = Delays(start_s=(0.0, 0.0), stop_s=(0.0, 0.0))
@@ -59,7 +60,7 @@ async def test_a_pod_is_measured_as_annotated_and_its_node_has_overhead_beside()
 async def test_nothing_is_seen_before_two_readings_and_the_lag() -> None:
     clock = FakeClock()
     async with cluster_of(1, clock=clock, speed=1, pipeline=STEADY) as cluster:
-        first_s = cluster.machinery.dice.share("measure", "node-0") * 15
+        first_s = cluster.context.rng.share("measure", "node-0") * 15
         await clock.advance(first_s + 15 + 1.5)
         assert node_cpu(cluster) is None
         await clock.advance(1)
@@ -80,7 +81,7 @@ async def test_a_pod_that_left_inside_the_window_is_still_in_the_nodes_figure() 
     clock = FakeClock()
     pod = build.pod("web", usage_cpu="900m", spec={"terminationGracePeriodSeconds": 0})
     async with cluster_of(1, pod, clock=clock, speed=1, pipeline=STEADY, delays=AT_ONCE) as cluster:
-        first_s = cluster.machinery.dice.share("measure", "node-0") * 15
+        first_s = cluster.context.rng.share("measure", "node-0") * 15
         await pass_time(clock, 45 + first_s)
         await clock.advance(5)
         cluster.store.delete(PODS, "web", namespace="default")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The shipped definition of Migrations on the simulator: the same yes and no as on the real server.
 
 What the real kube-apiserver says to the same objects is in tests/e2e/test_migration_crd.py.
@@ -15,8 +16,9 @@ import pytest
 
 from common.kube.resources import MIGRATIONS
 from simulator.api.catalog import DEFINITIONS
-from tests.support.conformance import Stand
-from tests.support.migrations import (
+from tests.support.stands.conformance import Stand
+from tests.support.stands.simulated import simulated_stand
+from tests.support.worlds.migrations import (
     BAD_STATUSES,
     SPOILT,
     STATUS,
@@ -28,7 +30,6 @@ from tests.support.migrations import (
     spec_of,
     spoilt,
 )
-from tests.support.simulated_stand import simulated_stand
 
 
 @asynccontextmanager
@@ -113,5 +114,5 @@ async def test_migrations_have_columns_and_can_be_selected(tmp_path: Path) -> No
         shown = [c["name"] for c in table["columnDefinitions"] if not c.get("priority")]
         assert shown == [
             *("Name", "Namespace", "Pod", "Source", "Target", "Phase", "Outcome"),
-            *("Strategy", "Age"),
+            *("Strategy", "Age", "Finished"),
         ]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kubelets: starting, ending, refusing pods; nodes that fail, and what becomes of their pods."""
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from simulator.cluster import SimulatedCluster
 from simulator.faults import ImagePulls, NodeDeath, NodeNotReady, RejectPods
 from simulator.nodes import node_status
 from simulator.nodes.fleet import Delays
-from tests.integration.simulator.stand import (
+from tests.support.clock import FakeClock
+from tests.support.stands.simulated_cluster import (
     History,
     cluster_of,
     condition,
@@ -19,7 +21,6 @@ from tests.integration.simulator.stand import (
     ready,
     until,
 )
-from tests.support.clock import FakeClock
 
 SLOW = Delays(start_s=(10.0, 10.0))
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The official Python client works against the simulator."""
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from kubernetes.aio import client, config, watch
 
 from common.kube.resources import PODS
 from simulator import build
-from tests.support.simulated_stand import SimulatedApi, simulated_api
+from tests.support.stands.simulated import SimulatedApi, simulated_api
 
 
 @pytest.fixture

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Our reflector works against the simulator, through everything a server does to it."""
 
 from __future__ import annotations
@@ -6,22 +7,22 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from common.api.objects import Pod
 from common.clock import SYSTEM
-from common.cluster.objects import Pod
+from common.config import Duration, Reading
 from common.kube.client import connect
-from common.kube.reflector import Reflector, ReflectorSettings
+from common.kube.reflector import ListWatch, Reflector
 from common.kube.resources import PODS
 from common.metrics import Metrics
 from simulator import build
 from simulator.api import DeleteOptions
-from tests.support.simulated_stand import SimulatedApi, simulated_api
+from tests.support.stands.simulated import SimulatedApi, simulated_api
 
-SETTINGS = ReflectorSettings(page_size=3, backoff_min_s=0.01, backoff_max_s=0.05)
+READING = Reading(page_size=3, backoff_min=Duration(0.01), backoff_max=Duration(0.05))
 AT_ONCE = DeleteOptions(grace_s=0)
 
 
@@ -71,16 +72,15 @@ async def api(tmp_path: Path) -> AsyncIterator[SimulatedApi]:
 
 @asynccontextmanager
 async def reflecting(
-    api: SimulatedApi, settings: ReflectorSettings = SETTINGS
+    api: SimulatedApi, field_selector: str = ""
 ) -> AsyncIterator[tuple[Shelf, Reflector[Pod]]]:
     shelf = Shelf()
     async with connect(kubeconfig=str(api.kubeconfig), clock=SYSTEM, qps=1000, burst=1000) as kube:
         reflector = Reflector(
             kube,
-            PODS,
-            Pod,
+            ListWatch(PODS, Pod, field_selector=field_selector),
             shelf,
-            settings=settings,
+            reading=READING,
             clock=SYSTEM,
             metrics=Metrics("test"),
             rng=random.Random(1),
@@ -146,8 +146,7 @@ async def test_gets_through_refusals(api: SimulatedApi) -> None:
 
 
 async def test_bookmarks_move_the_version_of_a_quiet_watch(api: SimulatedApi) -> None:
-    narrow = replace(SETTINGS, field_selector="spec.nodeName=here")
-    async with reflecting(api, narrow) as (shelf, reflector):
+    async with reflecting(api, "spec.nodeName=here") as (shelf, reflector):
         api.store.create(PODS, build.pod("elsewhere", node="there"))
         target = api.store.resource_version
         async with asyncio.timeout(20):

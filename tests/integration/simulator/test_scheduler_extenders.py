@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The scheduler as the client of extenders, against servers that follow a script."""
 
 from __future__ import annotations
@@ -17,8 +18,15 @@ from simulator.api import Json
 from simulator.cluster import SimulatedCluster
 from simulator.scheduler import ExtenderConfig, SchedulerConfig
 from simulator.scheduler.config import ManagedResource
-from tests.integration.simulator.stand import cluster_of, condition, events, pass_time, ready, until
 from tests.support.clock import FakeClock
+from tests.support.stands.simulated_cluster import (
+    cluster_of,
+    condition,
+    events,
+    pass_time,
+    ready,
+    until,
+)
 
 Answer = Callable[[Json], Any]
 Scripted = Answer | bytes | int | asyncio.Event

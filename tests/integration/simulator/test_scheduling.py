@@ -1,8 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where pods go, why they wait, and what wakes them."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +11,9 @@ from simulator.cluster import Settings, simulate
 from simulator.scenarios import load_scenario, stage
 from simulator.scheduler import SchedulerConfig
 from simulator.scheduler.config import Profile
-from tests.integration.simulator.stand import (
+from tests.support.clock import FakeClock
+from tests.support.repository import SCHEDULER_CONFIG
+from tests.support.stands.simulated_cluster import (
     cluster_of,
     condition,
     events,
@@ -21,7 +22,6 @@ from tests.integration.simulator.stand import (
     ready,
     until,
 )
-from tests.support.clock import FakeClock
 
 
 async def test_a_pod_that_fits_nowhere_is_told_why() -> None:
@@ -197,7 +197,7 @@ async def test_hot_spots_are_there_from_the_start(name: str) -> None:
 async def test_the_shipped_configuration_looks_at_all_nodes() -> None:
     from simulator.scheduler import read_config
 
-    config = read_config(Path(__file__).parents[3] / "scheduler-config.yaml")
+    config = read_config(SCHEDULER_CONFIG)
     async with cluster_of(1, build.deployment("web", 2), scheduler=config) as cluster:
         await until(cluster, lambda: len(pods_of(cluster, "web")) == 2)
         assert cluster.scheduler.config.percentage("default-scheduler") == 100

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Deployments, ReplicaSets and StatefulSets come to life and stay as wanted."""
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import aiohttp
 from common.kube.resources import DEPLOYMENTS, PODS, REPLICASETS, STATEFULSETS
 from simulator import build
 from simulator.api import Change, Json
-from tests.integration.simulator.stand import (
+from tests.support.stands.simulated_cluster import (
     History,
     cluster_of,
     condition,

@@ -1,13 +1,14 @@
-"""The arena judges both contestants by what was seen, and calls level only what stays so."""
+# SPDX-License-Identifier: Apache-2.0
+"""The arena compares both contestants by observation, and level must stay level."""
 
 from __future__ import annotations
 
 import pytest
 
-from bench.arena.figures import Figures, Goal, Moment, level_since, repeats
+from bench.arena.figures import Evictions, Figures, Goal, Moment, Run, level_since, repeats
 from bench.arena.view import row
+from bench.stands.real_scenario import Json, fewest
 from simulator import build
-from tests.support.real_scenario import Json, fewest
 
 HOT, COOL, EVEN = (90.0, 50.0), (80.0, 55.0), (70.0, 60.0)
 
@@ -19,15 +20,10 @@ def moments(*looks: tuple[float, ...], homeless: int = 0) -> list[Moment]:
 def figures(*looks: tuple[float, ...], landed: int | None = None, bound: int = 2) -> Figures:
     seen = moments(*looks)
     return Figures(
-        contestant="somebody",
-        scenario="hot-spots",
-        seed=1,
+        run=Run("Evenkeel", "hot-spots", 1),
         bound=bound,
-        evictions=3,
-        repeats=1,
-        landed=landed,
+        evictions=Evictions(3, 1, landed),
         level_s=level_since(seen, Goal()),
-        watched_s=seen[-1].seconds,
         before=seen[0],
         after=seen[-1],
     )
@@ -66,7 +62,7 @@ def test_an_evicted_replacement_is_a_repeated_eviction() -> None:
 def test_the_figures_for_programs_name_everything() -> None:
     found = figures(HOT, COOL, landed=3).as_json()
     assert found == {
-        "contestant": "somebody",
+        "contestant": "Evenkeel",
         "scenario": "hot-spots",
         "seed": 1,
         "bound": 2,

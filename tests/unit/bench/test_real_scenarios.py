@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scenarios on the real control plane begin as they say."""
 
 from __future__ import annotations
@@ -6,10 +7,10 @@ from collections import Counter
 
 import pytest
 
-from common.cluster import quantity
+from bench.stands.real_scenario import Json, fewest, placement, use_of
+from common.cluster import quantities as quantity
 from simulator.scenarios import Scenario, load_scenario
 from simulator.scenarios.manifests import workload_manifests
-from tests.support.real_scenario import Json, fewest, placement, use_of
 
 NODES = {f"node-{number}": f"here-{number:02}" for number in range(1, 21)}
 SEEDS = (1, 2, 3, 4, 5)

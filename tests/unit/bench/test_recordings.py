@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One step ahead on drawn recordings of kubelets: windows of every length, read at any moment."""
 
 from __future__ import annotations
@@ -115,6 +116,6 @@ def test_a_recording_is_shown_per_minute(
     show(file, REQUEST_MILLI)
     said = capsys.readouterr().out
 
-    assert said.startswith("drawn.jsonl: 70 looks")
+    assert said.startswith("drawn.jsonl: 70 readings")
     assert "after two minutes" in said
     assert "windows in which a pod started" in said

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Certificates say who someone is, and only their authority can make them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Command lines are pure, stay on loopback, and stay inside the folder."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The folder: never someone else's, never used twice at once."""
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def test_what_is_inside_is_for_its_owner_only(tmp_path: Path) -> None:
 def test_two_cannot_work_in_one_folder_at_once(tmp_path: Path) -> None:
     with (
         Folder(tmp_path).locked(),
-        pytest.raises(FolderError, match="another `up` or `down` is at work"),
+        pytest.raises(FolderError, match="another `up` or `down` is running"),
         Folder(tmp_path).locked(),
     ):
         pass

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kubeconfigs stand for themselves and never replace someone else's file."""
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import yaml
 
 from controlplane.certificates import Authority
 from controlplane.errors import ConfigError
-from controlplane.kubeconfig import Kubeconfigs, refuse_foreign, write
+from controlplane.kubeconfig import Kubeconfigs, check_overwrite, write
 
 AUTHORITY = Authority.create("test-ca")
 KUBECONFIGS = Kubeconfigs("https://127.0.0.1:1", AUTHORITY)
@@ -49,12 +50,12 @@ def test_a_kubeconfig_is_for_its_owner_only(tmp_path: Path) -> None:
 def test_a_file_that_is_not_ours_is_not_replaced(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "config"
     path.write_bytes(content)
-    with pytest.raises(ConfigError, match="was not written here"):
-        refuse_foreign(path)
+    with pytest.raises(ConfigError, match="is not a kubeconfig of ours"):
+        check_overwrite(path)
 
 
 def test_our_own_file_and_a_missing_one_may_be_written(tmp_path: Path) -> None:
     path = tmp_path / "config"
-    refuse_foreign(path)
+    check_overwrite(path)
     write(path, KUBECONFIGS.for_user("alice"))
-    refuse_foreign(path)
+    check_overwrite(path)

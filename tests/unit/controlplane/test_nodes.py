@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The fake nodes: size, marks, names, zones."""
 
 from __future__ import annotations

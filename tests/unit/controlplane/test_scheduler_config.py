@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """R1.4: of the file that users copy, two values are replaced and nothing else."""
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controlplane.errors import ConfigError
-from controlplane.scheduler_config import SHIPPED, localise, without_extenders
+from controlplane.scheduler_config import SHIPPED, localize, without_extenders
 
 WITH_EXTENDER = """\
 # A comment with kubeconfig: in it.
@@ -36,7 +37,7 @@ both_orders = pytest.mark.parametrize(
 
 def test_the_shipped_file_changes_in_its_kubeconfig_only() -> None:
     shipped = SHIPPED.read_text()
-    fitted = localise(shipped, kubeconfig="/tmp/my config")
+    fitted = localize(shipped, kubeconfig="/tmp/my config")
     assert fitted == shipped.replace("/etc/kubernetes/scheduler.conf", '"/tmp/my config"')
     assert shipped.count("/etc/kubernetes/scheduler.conf") == 1
 
@@ -50,7 +51,7 @@ def test_the_shipped_file_looks_at_every_node_and_elects_a_leader() -> None:
 
 
 def test_both_values_are_replaced_and_every_other_character_stays() -> None:
-    fitted = localise(WITH_EXTENDER, kubeconfig="/k", extender_url="http://127.0.0.1:1")
+    fitted = localize(WITH_EXTENDER, kubeconfig="/k", extender_url="http://127.0.0.1:1")
     expected = WITH_EXTENDER.replace("'http://127.0.0.1:8888'", '"http://127.0.0.1:1"').replace(
         '"/etc/kubernetes/scheduler.conf"', '"/k"'
     )
@@ -58,7 +59,7 @@ def test_both_values_are_replaced_and_every_other_character_stays() -> None:
 
 
 def test_the_extender_stays_as_it_is_unless_another_is_given() -> None:
-    fitted = localise(WITH_EXTENDER, kubeconfig="/k")
+    fitted = localize(WITH_EXTENDER, kubeconfig="/k")
     assert yaml.safe_load(fitted)["extenders"] == yaml.safe_load(WITH_EXTENDER)["extenders"]
 
 
@@ -68,7 +69,7 @@ def test_any_text_arrives_as_it_was_given(text: str, kubeconfig: str, url: str) 
     expected = yaml.safe_load(text)
     expected["clientConnection"]["kubeconfig"] = kubeconfig
     expected["extenders"][0]["urlPrefix"] = url
-    fitted = localise(text, kubeconfig=kubeconfig, extender_url=url)
+    fitted = localize(text, kubeconfig=kubeconfig, extender_url=url)
     assert yaml.safe_load(fitted) == expected
 
 
@@ -83,7 +84,7 @@ def test_the_place_in_the_file_does_not_matter(comment: str, style: str, before:
         "flow": "clientConnection: {kubeconfig: /old}\n",
     }[style]
     text = f"# {comment}\n" + "\n" * before + "kind: X\n" + connection + "last: [1, 2]\n"
-    assert localise(text, kubeconfig="/new") == text.replace("/old", '"/new"', 1).replace(
+    assert localize(text, kubeconfig="/new") == text.replace("/old", '"/new"', 1).replace(
         '"/new"', "/old", comment.count("/old")
     )
 
@@ -117,4 +118,4 @@ def test_a_file_without_the_place_is_refused(
     text: str, arguments: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        localise(text, kubeconfig="/k", **arguments)
+        localize(text, kubeconfig="/k", **arguments)

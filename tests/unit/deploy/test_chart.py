@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The chart says of itself what is so, without any tool."""
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from common.config import (
     load_settings_hash,
 )
 from common.config.shared import LoadSettings
-from tests.support.chart import CHART, DEPLOY, Json
+from rebalancer.config_reload import FIXED
+from tests.support.deploy.chart import CHART, Json
+from tests.support.repository import DEPLOY
 
 GENERATE = DEPLOY / "helm" / "generate.py"
 
@@ -123,6 +126,11 @@ def words_of(name: str) -> list[str]:
 def test_the_chart_knows_the_keys_that_decide_load() -> None:
     fields = LoadSettings.model_fields.values()
     assert words_of("evenkeel.loadKeys") == [field.alias for field in fields]
+
+
+def test_the_chart_knows_the_keys_that_need_a_restart() -> None:
+    fields = RebalancerConfiguration.model_fields
+    assert words_of("evenkeel.fixedKeys") == [fields[name].alias for name in FIXED]
 
 
 def test_what_may_differ_from_program_to_program_does_not_decide_load() -> None:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """helm is built like the control plane's binaries, but only for those who ask for it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Dockerfile keeps what the manifests rely on.
 
 Its steps are run as commands in `tests/e2e/test_deploy_image.py`.
@@ -8,7 +9,7 @@ from __future__ import annotations
 import re
 
 from common import __version__
-from tests.support.deploy_dockerfile import DOCKERFILE, stages
+from tests.support.deploy.dockerfile import DOCKERFILE, stages
 
 ROOT = DOCKERFILE.parent
 BUILD, FINAL = stages()
@@ -56,6 +57,11 @@ def test_the_programs_are_found_by_the_command_of_the_manifests() -> None:
     assert FINAL.environment["PATH"].split(":")[0] == "/opt/evenkeel/bin"
     assert FINAL.last("WORKDIR") == "/app"
     assert {("extender", "/app/extender"), ("rebalancer", "/app/rebalancer")} <= set(copied())
+
+
+def test_only_what_runs_in_a_cluster_is_copied() -> None:
+    code = {source for source, _ in copied()} - {"LICENSE", "requirements.txt"}
+    assert code == {"common", "console", "evenkeel", "extender", "rebalancer"}
 
 
 def test_everything_that_is_copied_exists_and_is_let_into_the_build() -> None:

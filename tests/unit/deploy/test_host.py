@@ -1,13 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
 """An administrator can type the commands of docs/scheduler.md, on files that are root's."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.support.deploy_host import commands_of, forbidden
+from tests.support.deploy.host import commands_of, forbidden
 
 
-@pytest.mark.parametrize("title", ["The scheduler of the control plane", "The way back"])
+@pytest.mark.parametrize("title", ["The control plane scheduler", "Reverting the change"])
 def test_what_is_done_to_files_of_root_is_done_as_root(title: str) -> None:
     lines = commands_of(title)
     assert any("/etc/kubernetes" in line for line in lines)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The manifests say what the programs do, the same in every place.
 
 The files are read as they stand; what kubectl makes of them is looked at in `tests/e2e`.
@@ -12,14 +13,7 @@ import pytest
 import yaml
 
 from common import __version__
-from common.config import (
-    ExtenderConfiguration,
-    RebalancerConfiguration,
-    effective,
-    load_config,
-    load_settings_hash,
-)
-from common.contract import (
+from common.api.contract import (
     COPY_OF,
     CORDONED_BY,
     DELETION_COST,
@@ -28,15 +22,24 @@ from common.contract import (
     MAINTENANCE_PROGRESS,
     TEMPORARY_PDB_LABEL,
 )
-from common.program import Program, parser
+from common.cli import Program, parser
+from common.config import (
+    ExtenderConfiguration,
+    RebalancerConfiguration,
+    effective,
+    load_config,
+    load_settings_hash,
+)
 from controlplane.build import KUBERNETES
 from controlplane.scheduler_config import SHIPPED
 from extender.__main__ import PROGRAM as EXTENDER
 from rebalancer.__main__ import PROGRAM as REBALANCER
-from rebalancer.migration.marks import ANNOTATIONS, LABELS
 from rebalancer.migration.names import replacement_name, temporary_pdb_name
+from rebalancer.migration.pod_marks import ANNOTATIONS, LABELS
+from tests.support.deploy.containers import lasting
+from tests.support.repository import DEPLOY
+from tests.support.tables import read_documents, read_table
 
-DEPLOY = Path(__file__).parents[3] / "deploy"
 GUARDS = DEPLOY / "base" / "guards"
 SECOND = DEPLOY / "overlays" / "second-scheduler"
 CONTROL_PLANE = DEPLOY / "overlays" / "control-plane"
@@ -48,7 +51,7 @@ Json = dict[str, Any]  # Any: the nesting of Kubernetes' objects
 
 
 def documents(path: Path) -> list[Json]:
-    return [each for each in yaml.safe_load_all(path.read_text()) if isinstance(each, dict)]
+    return [each for each in read_documents(path) if isinstance(each, dict)]
 
 
 def manifests() -> list[Path]:
@@ -69,7 +72,7 @@ def workloads() -> list[Json]:
 
 
 def containers() -> list[Json]:
-    return [c for each in workloads() for c in each["spec"]["template"]["spec"]["containers"]]
+    return [c for each in workloads() for c in lasting(each["spec"]["template"]["spec"])]
 
 
 def own_containers() -> list[Json]:
@@ -77,29 +80,33 @@ def own_containers() -> list[Json]:
 
 
 def test_the_second_scheduler_has_the_shipped_configuration_but_for_what_it_needs() -> None:
-    expected = yaml.safe_load(SHIPPED.read_text())
+    expected = read_table(SHIPPED)
     del expected["clientConnection"]
     lease = {"resourceName": "evenkeel-scheduler", "resourceNamespace": "evenkeel"}
     expected["leaderElection"] |= lease
     [profile] = expected["profiles"]
     profile["schedulerName"] = "evenkeel-scheduler"
-    found = yaml.safe_load((SECOND / "config" / "scheduler-config.yaml").read_text())
+    found = read_table(SECOND / "config" / "scheduler-config.yaml")
     assert found == expected
 
 
 def test_the_shipped_rebalancer_observes_and_has_the_defaults_otherwise() -> None:
+    """The label of a node has an effect as soon as it acts, as in the original example."""
     config = load_config(str(SHIPPED_REBALANCER), RebalancerConfiguration)
     defaults = effective(RebalancerConfiguration())
-    assert effective(config) == {**defaults, "mode": "observe"}
+    strategies = [*defaults["enabledStrategies"], "NodeMaintenance"]
+    expected = {**defaults, "mode": "observe", "enabledStrategies": strategies}
+    assert effective(config) == expected
 
 
 def test_what_overlays_and_components_replace_is_quoted_in_their_order() -> None:
     parts = SHIPPED_REBALANCER.read_text().split('"')
-    assert parts[1::2] == ["observe", "default-scheduler", "skip"]
-    assert [part.splitlines()[-1] for part in parts[0:5:2]] == [
+    assert parts[1::2] == ["observe", "default-scheduler", "skip", "SingleReplica"]
+    assert [part.splitlines()[-1] for part in parts[0:7:2]] == [
         "mode: ",
         "schedulerNames: [",
         "barePods: ",
+        "surge: ",
     ]
 
 
@@ -138,7 +145,7 @@ def test_the_second_scheduler_is_the_one_that_is_tested() -> None:
 def test_an_older_kubectl_understands_the_kustomizations() -> None:
     # `sourceValue` came with kubectl 1.34, and clusters from 1.32 on are supported.
     made = [each for found in kustomizations() for each in found.get("replacements", ())]
-    assert len(made) == 3
+    assert len(made) == 4
     assert all(each.keys() == {"source", "targets"} for each in made)
 
 
@@ -158,7 +165,7 @@ def test_flags_are_flags_of_the_programs() -> None:
         flags = parser(program).parse_args(each["args"])
         assert flags.config == f"/etc/evenkeel/{program.name}.yaml"
         ports = {port["name"]: port["containerPort"] for port in each["ports"]}
-        assert ports["health"] == flags.health_port == program.health_port
+        assert ports["health"] == flags.health_port == program.health.number
 
 
 def test_the_extender_is_asked_on_loopback_only() -> None:
@@ -206,17 +213,35 @@ def test_every_pod_has_an_account_and_a_class_and_others_reach_its_health_port_o
     for each in workloads():
         name, pod = each["metadata"]["name"], each["spec"]["template"]["spec"]
         assert pod["serviceAccountName"] == name
-        assert pod["priorityClassName"] == "evenkeel"
+        own = "evenkeel-scheduler"
+        assert pod["priorityClassName"] == (own if name == own else "evenkeel")
         # Policies do not bind pods in the host's network.
         if not pod.get("hostNetwork"):
             assert policies[name]["podSelector"] == each["spec"]["selector"]
             [rule] = policies[name]["ingress"]
-            probed = {c["readinessProbe"]["httpGet"]["port"] for c in pod["containers"]}
+            probed = {c["readinessProbe"]["httpGet"]["port"] for c in lasting(pod)}
             assert {port["port"] for port in rule["ports"]} == probed
             [peer] = rule["from"]
             assert peer == {
                 "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}
             }
+
+
+def test_only_the_second_scheduler_may_preempt() -> None:
+    policies = {c["metadata"]["name"]: c["preemptionPolicy"] for c in of_kind("PriorityClass")}
+    assert policies == {"evenkeel": "Never", "evenkeel-scheduler": "PreemptLowerPriority"}
+
+
+def test_the_extender_starts_before_its_scheduler_and_ends_after_it() -> None:
+    [pod] = [
+        each["spec"]["template"]["spec"]
+        for each in workloads()
+        if each["metadata"]["name"] == "evenkeel-scheduler"
+    ]
+    [sidecar] = pod["initContainers"]
+    assert (sidecar["name"], sidecar["restartPolicy"]) == ("extender", "Always")
+    # With one, an extender that does not become ready would keep kube-scheduler from starting.
+    assert "startupProbe" not in sidecar
 
 
 def test_configuration_is_mounted_as_a_folder_so_that_changes_are_seen() -> None:
@@ -242,7 +267,7 @@ def test_the_policy_names_the_marks_that_the_rebalancer_sets() -> None:
 @pytest.mark.parametrize("guard", sorted(GUARDS.glob("*-guard.yaml")), ids=lambda path: path.stem)
 def test_every_guard_is_installed_and_refuses_when_in_doubt(guard: Path) -> None:
     policy, binding = documents(guard)
-    assert guard.name in yaml.safe_load((GUARDS / "kustomization.yaml").read_text())["resources"]
+    assert guard.name in read_table(GUARDS / "kustomization.yaml")["resources"]
     assert policy["spec"]["failurePolicy"] == "Fail"
     assert binding["spec"]["validationActions"] == ["Deny"]
     assert binding["spec"]["policyName"] == policy["metadata"]["name"] == f"evenkeel-{guard.stem}"
@@ -262,6 +287,8 @@ def test_every_kind_that_the_rebalancer_writes_is_guarded_or_its_own() -> None:
     }
     own = {("evenkeel.io", "migrations"), ("evenkeel.io", "migrations/status")}
     own |= {("events.k8s.io", "events"), ("", "pods/eviction")}
+    if ("", "nodes/*") in guarded:
+        guarded.add(("", "nodes/status"))
     roles = [d for d in documents(DEPLOY / "base" / "rebalancer.yaml") if "rules" in d]
     written = {
         (group, resource)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Alerts lead to words that help, and the dashboard works with any data source."""
 
 from __future__ import annotations
@@ -8,9 +9,8 @@ import re
 import pytest
 import yaml
 
-from tests.support.monitoring import (
+from tests.support.deploy.monitoring import (
     COMPONENT,
-    ROOT,
     Alert,
     Json,
     alerts,
@@ -19,8 +19,9 @@ from tests.support.monitoring import (
     queries,
     spoken_of,
 )
+from tests.support.repository import DOCS, ROOT
 
-PAGE = ROOT / "docs" / "monitoring.md"
+PAGE = DOCS / "monitoring.md"
 
 
 def anchors(page: str) -> set[str]:

@@ -1,6 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the documentation says is what the code does.
 
-Every check is also shown a page that is wrong, because a check that never complains is none.
+Every check is also shown a page that is wrong, because a check that never fails proves nothing.
 """
 
 from __future__ import annotations
@@ -11,8 +12,12 @@ from functools import cache
 import pytest
 
 from common import __version__
-from tests.support import docs_blocks, docs_commands, docs_names, docs_sentences
-from tests.support.docs import ROOT, Page, broken_links, pages, sample, slug, unreachable
+from tests.support.docs import blocks as docs_blocks
+from tests.support.docs import commands as docs_commands
+from tests.support.docs import names as docs_names
+from tests.support.docs import sentences as docs_sentences
+from tests.support.docs.pages import Page, broken_links, pages, sample, slug, unreachable
+from tests.support.repository import ROOT
 
 PAGES = pages()
 each_page = pytest.mark.parametrize("page", PAGES, ids=str)
@@ -25,22 +30,22 @@ def test_every_link_leads_somewhere(page: Page) -> None:
 
 @each_page
 def test_data_parses_and_configuration_loads(page: Page) -> None:
-    assert docs_blocks.complaints(page) == []
+    assert docs_blocks.problems(page) == []
 
 
 @each_page
 def test_metrics_reasons_keys_and_files_exist(page: Page) -> None:
-    assert docs_names.complaints(page) == []
+    assert docs_names.problems(page) == []
 
 
 @each_page
 def test_a_line_has_one_sentence(page: Page) -> None:
-    assert docs_sentences.complaints(page) == []
+    assert docs_sentences.problems(page) == []
 
 
 def test_every_command_exists_and_understands_its_flags() -> None:
     found = [command for page in PAGES for command in docs_commands.commands(page)]
-    assert docs_commands.complaints(found) == []
+    assert docs_commands.problems(found) == []
 
 
 def test_every_page_is_reached_from_the_top() -> None:
@@ -48,7 +53,7 @@ def test_every_page_is_reached_from_the_top() -> None:
     assert unreachable(PAGES, top) == []
 
 
-def test_a_page_that_nobody_links_to_is_missed() -> None:
+def test_a_page_without_a_link_to_it_is_found() -> None:
     first = sample("[b](b.md) [x](https://example.org/c.md)", "a.md")
     others = [sample("[a](a.md)", "b.md"), sample("# c", "c.md")]
     assert unreachable([first, *others], [first]) == ["docs/c.md"]
@@ -79,7 +84,7 @@ def test_there_is_something_to_check() -> None:
         ('<img src="missing.png">', "missing.png: no such file"),
         ("[a]: missing.md", "missing.md: no such file"),
         ("[a](../../etc/passwd)", "no such file"),
-        ("[a](mailto:somebody)", "neither a page of ours nor of the web"),
+        ("[a](mailto:someone)", "neither a page of ours nor of the web"),
         ("# A b, c!\n[a](#a-b-c) [`b`](load.md#overhead) [c](https://example.org/x)", ""),
         ("`[a](missing.md)`\n\n```\n[b](missing.md)\n```", ""),
     ],
@@ -118,7 +123,7 @@ def test_the_second_heading_of_a_name_has_a_number() -> None:
     ],
 )
 def test_lines_with_two_sentences_are_found(text: str) -> None:
-    assert len(docs_sentences.complaints(sample(f"# Title\n\n{text}\n"))) == 1
+    assert len(docs_sentences.problems(sample(f"# Title\n\n{text}\n"))) == 1
 
 
 @pytest.mark.parametrize(
@@ -132,7 +137,7 @@ def test_lines_with_two_sentences_are_found(text: str) -> None:
     ],
 )
 def test_lines_with_one_sentence_are_left_alone(text: str) -> None:
-    assert docs_sentences.complaints(sample(text)) == []
+    assert docs_sentences.problems(sample(text)) == []
 
 
 WRONG_COMMANDS = (
@@ -171,7 +176,7 @@ GOOD_COMMANDS = (
 
 
 @cache
-def complaints_about_samples() -> dict[str, list[str]]:
+def problems_of_samples() -> dict[str, list[str]]:
     """Ask about all of them at once: starting the programs is what takes time."""
     texts = [*(text for text, _ in WRONG_COMMANDS), *GOOD_COMMANDS]
     named = {f"docs/sample-{number}.md": text for number, text in enumerate(texts)}
@@ -180,22 +185,23 @@ def complaints_about_samples() -> dict[str, list[str]]:
         for name, text in named.items()
         for command in docs_commands.commands(sample(text, name.removeprefix("docs/")))
     ]
-    said = docs_commands.complaints(found)
+    reported = docs_commands.problems(found)
     return {
-        text: [line for line in said if line.startswith(f"{name}:")] for name, text in named.items()
+        text: [line for line in reported if line.startswith(f"{name}:")]
+        for name, text in named.items()
     }
 
 
 @pytest.mark.parametrize(("text", "why"), WRONG_COMMANDS)
 def test_wrong_commands_are_found(text: str, why: str) -> None:
-    found = complaints_about_samples()[text]
+    found = problems_of_samples()[text]
     assert len(found) == 1
     assert why in found[0]
 
 
 @pytest.mark.parametrize("text", GOOD_COMMANDS)
 def test_good_commands_are_left_alone(text: str) -> None:
-    assert complaints_about_samples()[text] == []
+    assert problems_of_samples()[text] == []
 
 
 HEAD = "apiVersion: evenkeel.io/v1alpha1\nkind: RebalancerConfiguration\n"
@@ -221,7 +227,7 @@ HEAD = "apiVersion: evenkeel.io/v1alpha1\nkind: RebalancerConfiguration\n"
     ],
 )
 def test_wrong_data_is_found(language: str, text: str, why: str) -> None:
-    found = docs_blocks.complaints(sample(f"```{language}\n{text}\n```"))
+    found = docs_blocks.problems(sample(f"```{language}\n{text}\n```"))
     assert found
     assert why in found[0]
 
@@ -237,7 +243,7 @@ def test_wrong_data_is_found(language: str, text: str, why: str) -> None:
     ],
 )
 def test_good_data_is_left_alone(text: str) -> None:
-    assert docs_blocks.complaints(sample(f"```yaml\n{text}\n```")) == []
+    assert docs_blocks.problems(sample(f"```yaml\n{text}\n```")) == []
 
 
 @pytest.mark.parametrize(
@@ -249,10 +255,12 @@ def test_good_data_is_left_alone(text: str) -> None:
         ("| x | outcome |\n|---|---|\n| | `AsPlaned` |", "no reason AsPlaned"),
         ("| key | x |\n|---|---|\n| `breaker.windo` | |", "no key breaker.windo"),
         ("see `common/{clock,clok}.py`", "no file common/clok.py"),
+        ("| event | x |\n|---|---|\n| `cycle faild` | |", "no log event cycle faild"),
+        ("it is `cycle faild` in the log", "no log event cycle faild"),
     ],
 )
 def test_wrong_names_are_found(text: str, why: str) -> None:
-    found = docs_names.complaints(sample(text))
+    found = docs_names.problems(sample(text))
     assert len(found) == 1
     assert why in found[0]
 
@@ -261,6 +269,6 @@ def test_good_names_are_left_alone() -> None:
     text = (
         "`evenkeel_plan_duration_seconds_bucket`\n\n"
         "| reason | key |\n|---|---|\n| `TooYoung` | `minPodAge` (`2m`) |\n\n"
-        "`rebalancer/planner/`, `common/{clock,health}.py`"
+        "`rebalancer/planner/`, `common/{clock,health}.py`, `cycle failed` in the log"
     )
-    assert docs_names.complaints(sample(text)) == []
+    assert docs_names.problems(sample(text)) == []

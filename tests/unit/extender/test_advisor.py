@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The advisor: waits, neutral answers, planned nodes, and what it says of itself."""
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ import pytest
 
 from common.config import ExtenderConfiguration
 from extender.advisor import Advisor
-from extender.asking import AskedPod, Filtered
-from extender.filtering import UNDER_MAINTENANCE
-from tests.support.advisor_world import AdvisorWorld
+from extender.protocol import FilterResult, RequestPod
+from extender.rules import UNDER_MAINTENANCE
+from tests.support.worlds.advisor import AdvisorWorld
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def maintained() -> AdvisorWorld:
     return world
 
 
-def asked(world: AdvisorWorld, pod: AskedPod) -> asyncio.Future[Filtered]:
+def asked(world: AdvisorWorld, pod: RequestPod) -> asyncio.Future[FilterResult]:
     return asyncio.ensure_future(world.advisor.filter(pod, ["a", "b"]))
 
 
@@ -97,7 +98,7 @@ async def test_a_short_wait_that_helped_costs_little(maintained: AdvisorWorld) -
     assert waits(maintained) == {"helped": 50, "vain": 0, "skipped": 0}
 
 
-async def test_nobody_waits_while_a_node_remains(maintained: AdvisorWorld) -> None:
+async def test_a_list_that_keeps_a_node_does_not_wait(maintained: AdvisorWorld) -> None:
     maintained.node("a")
     answer = asked(maintained, maintained.pod("p"))
     await maintained.clock.advance(0.0)
@@ -105,7 +106,7 @@ async def test_nobody_waits_while_a_node_remains(maintained: AdvisorWorld) -> No
     assert waits(maintained) == {"helped": 0, "vain": 0, "skipped": 0}
 
 
-async def test_nobody_waits_for_an_empty_list(maintained: AdvisorWorld) -> None:
+async def test_an_empty_list_does_not_wait(maintained: AdvisorWorld) -> None:
     answer = asyncio.ensure_future(maintained.advisor.filter(maintained.pod("p"), []))
     await maintained.clock.advance(0.0)
     assert answer.done()
@@ -126,7 +127,7 @@ async def test_before_the_cluster_is_known_answers_are_neutral(maintained: Advis
     maintained.ready = False
     pod = maintained.pod("p")
     assert list((await maintained.advisor.filter(pod, ["a", "b"])).keep) == ["a", "b"]
-    assert maintained.advisor.prioritize(pod, ["a", "b"]) == [5, 5]
+    assert maintained.advisor.prioritize(pod, ["a", "b"]).values == [5, 5]
     assert maintained.count("neutral_answers_total", verb="filter", cause="cold") == 1
     assert maintained.count("neutral_answers_total", verb="prioritize", cause="cold") == 1
 
@@ -137,7 +138,7 @@ async def test_before_the_first_board_maintenance_counts_and_load_does_not() -> 
     world.node("b")
     pod = world.pod("p")
     assert list((await world.advisor.filter(pod, ["a", "b"])).keep) == ["b"]
-    assert world.advisor.prioritize(pod, ["b", "c"]) == [5, 5]
+    assert world.advisor.prioritize(pod, ["b", "c"]).values == [5, 5]
     assert world.advisor.explain() == []
 
 
@@ -161,7 +162,7 @@ def test_without_fresh_metrics_scores_are_equal_and_that_is_counted() -> None:
     world.loads(a=10.0, b=70.0)
     world.world.pass_time(181.0)
     world.refresh()
-    assert world.advisor.prioritize(world.pod("p"), ["a", "b", "x"]) == [5, 5, 5]
+    assert world.advisor.prioritize(world.pod("p"), ["a", "b", "x"]).values == [5, 5, 5]
     assert world.count("neutral_answers_total", verb="prioritize", cause="resting") == 1
 
 
@@ -171,7 +172,7 @@ def test_without_fresh_metrics_a_planned_node_still_comes_first() -> None:
         world.node(name)
     world.refresh()
     world.migration("m", owner="web", source="a", target="b")
-    assert world.advisor.prioritize(world.pod("p", owner="web"), ["c", "b"]) == [5, 10]
+    assert world.advisor.prioritize(world.pod("p", owner="web"), ["c", "b"]).values == [5, 10]
 
 
 def test_a_planned_node_gets_10_and_no_other_does() -> None:
@@ -179,7 +180,7 @@ def test_a_planned_node_gets_10_and_no_other_does() -> None:
     world.loads(a=0.0, b=70.0, c=0.0, d=40.0)
     world.migration("m", owner="web", source="a", target="b")
     pod = world.pod("p", owner="web", cpu=1, mem=1)
-    assert world.advisor.prioritize(pod, ["c", "b", "d"]) == [9, 10, 5]
+    assert world.advisor.prioritize(pod, ["c", "b", "d"]).values == [9, 10, 5]
     row = next(row for row in world.advisor.explain() if row.node == "b")
     assert row.assumed.pods == 1
 
@@ -188,9 +189,9 @@ def test_an_unfilled_intent_weighs_on_its_target() -> None:
     world = AdvisorWorld()
     world.loads(a=40.0, b=0.0)
     world.migration("m", owner="web", source="a", target="b", load=24.0, asked=30.0)
-    assert world.advisor.prioritize(world.pod("p"), ["b"]) == [7]
+    assert world.advisor.prioritize(world.pod("p"), ["b"]).values == [7]
     world.state.migrations.forget("m")
-    assert world.advisor.prioritize(world.pod("q"), ["b"]) == [10]
+    assert world.advisor.prioritize(world.pod("q"), ["b"]).values == [10]
 
 
 def test_a_replacement_is_scored_by_what_its_predecessor_used() -> None:
@@ -198,13 +199,13 @@ def test_a_replacement_is_scored_by_what_its_predecessor_used() -> None:
     world.loads(a=0.0, b=0.0, c=40.0)
     world.migration("m", owner="web", source="a", target="b", load=36.0)
     pod = world.pod("p", owner="web", cpu=1, mem=1)
-    assert world.advisor.prioritize(pod, ["c"]) == [1]
+    assert world.advisor.prioritize(pod, ["c"]).values == [1]
 
 
 def test_an_empty_list_has_no_scores() -> None:
     world = AdvisorWorld()
     world.loads(a=0.0)
-    assert list(world.advisor.prioritize(world.pod("p"), [])) == []
+    assert list(world.advisor.prioritize(world.pod("p"), []).values) == []
 
 
 def test_it_says_what_it_believes_and_why() -> None:
@@ -220,7 +221,7 @@ def test_it_says_what_it_believes_and_why() -> None:
     world.advisor.prioritize(world.pod("p", cpu=1, mem=1), ["c"])
     rows = {row.node: row for row in world.advisor.explain()}
     assert list(rows) == ["a", "b", "c", "d", "u", "m"]
-    assert rows["a"].why.endswith("1 pod not yet measured")
+    assert rows["a"].why.endswith("1 pod not measured yet")
     assert (rows["b"].score, rows["b"].why.split(":")[0]) == (0, "overloaded")
     assert (rows["c"].assumed.pods, rows["c"].held.pods) == (1, 0)
     assert rows["d"].held.cpu_milli == 1000.0
@@ -236,4 +237,4 @@ def test_it_says_when_load_does_not_count() -> None:
     world.node("a")
     world.refresh()
     (row,) = world.advisor.explain()
-    assert (row.score, row.why) == (5, "too little is measured: all scores are equal")
+    assert (row.score, row.why) == (5, "too few nodes are measured: all scores are equal")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Assumed placements: charged from the answer until a board contains the pod, without a gap."""
 
 from __future__ import annotations
@@ -6,10 +7,10 @@ import pytest
 
 from common.cluster.records import NodeName, PodUid
 from common.metrics import Metrics
-from extender.asking import AskedPod
-from extender.assumed import Assumed
+from extender.assumed import AssumedPlacements
+from extender.protocol import RequestPod
 from extender.scoring import Demand
-from tests.support.advisor_world import AdvisorWorld
+from tests.support.worlds.advisor import AdvisorWorld
 
 HEAVY = 40.0
 """Percents that a pod asks for; it is believed to use 0.85 of that."""
@@ -29,7 +30,7 @@ def load_of(world: AdvisorWorld, node: str) -> float:
     return round(row.use * 80.0, 3)
 
 
-def place(world: AdvisorWorld, name: str, names: tuple[str, ...] = ("a", "b")) -> AskedPod:
+def place(world: AdvisorWorld, name: str, names: tuple[str, ...] = ("a", "b")) -> RequestPod:
     pod = world.pod(name, cpu=HEAVY, mem=1)
     world.advisor.prioritize(pod, names)
     return pod
@@ -48,7 +49,7 @@ def test_the_best_scored_node_is_charged_until_the_pod_is_seen(world: AdvisorWor
 def test_the_next_pod_sees_the_charge(world: AdvisorWorld) -> None:
     place(world, "p")
     second = world.pod("q", cpu=1, mem=1)
-    before, after = world.advisor.prioritize(second, ["a", "b"])
+    before, after = world.advisor.prioritize(second, ["a", "b"]).values
     assert before < after
 
 
@@ -58,7 +59,7 @@ async def test_a_filter_answer_of_one_node_is_charged_there(world: AdvisorWorld)
     assert load_of(world, "b") == 42.0
 
 
-async def test_a_filter_answer_of_several_nodes_charges_nobody(world: AdvisorWorld) -> None:
+async def test_a_filter_answer_of_several_nodes_charges_no_node(world: AdvisorWorld) -> None:
     await world.advisor.filter(world.pod("p", cpu=HEAVY, mem=1), ["a", "b"])
     assert (load_of(world, "a"), load_of(world, "b")) == (0.0, 8.0)
 
@@ -95,7 +96,7 @@ def test_asking_again_replaces_the_guess_and_never_counts_it_against_the_pod(
     world: AdvisorWorld,
 ) -> None:
     pod = place(world, "p")
-    again = world.advisor.prioritize(pod, ["a", "b"])
+    again = world.advisor.prioritize(pod, ["a", "b"]).values
     assert again[0] > again[1]
     world.advisor.prioritize(pod, ["b"])
     assert (load_of(world, "a"), load_of(world, "b")) == (0.0, 42.0)
@@ -160,7 +161,7 @@ async def test_a_binding_that_was_seen_does_not_expire_before_the_board(
 
 
 @pytest.mark.parametrize("bound", [False, True])
-def test_a_deleted_pod_is_charged_to_nobody(world: AdvisorWorld, bound: bool) -> None:
+def test_a_deleted_pod_is_charged_to_no_node(world: AdvisorWorld, bound: bool) -> None:
     place(world, "p")
     if bound:
         world.bind("p", "a")
@@ -183,13 +184,13 @@ def test_a_pod_that_the_watch_has_not_shown_yet_is_charged(world: AdvisorWorld) 
 
 
 def test_a_later_guess_takes_the_place_of_an_earlier_one() -> None:
-    told: list[tuple[str, str]] = []
-    assumed = Assumed(Metrics("extender"), lambda node, uid: told.append((node, uid)))
+    changes: list[tuple[str, str]] = []
+    assumed = AssumedPlacements(Metrics("extender"), lambda node, uid: changes.append((node, uid)))
     uid, demand = PodUid("p"), Demand(cpu_milli=1.0)
     assumed.assume(uid, NodeName("a"), demand, 0.0)
     assumed.assume(uid, NodeName("b"), demand, 5.0)
     assert (list(assumed.nodes()), list(assumed.on(NodeName("b")))) == (["b"], [demand])
-    assert told == [("a", "p"), ("a", "p"), ("b", "p")]
+    assert changes == [("a", "p"), ("a", "p"), ("b", "p")]
     assumed.expire(14.9)
     assert len(assumed) == 1
     assumed.expire(15.0)

@@ -1,23 +1,22 @@
-"""The board is kept up to date; what fails is told and tried again, and never stops answers."""
+# SPDX-License-Identifier: Apache-2.0
+"""The board is kept up to date; failures are logged and retried, and never stop answers."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import structlog
 
-from common.cluster.records import PodUid
-from common.load import Load
-from common.observer import Belief
+from common.load import Belief
 from extender.board_keeper import BoardKeeper
-from tests.support.advisor_world import AdvisorWorld
 from tests.support.clock import without_threads
+from tests.support.worlds.advisor import AdvisorWorld
 
 
 class Kept:
-    """A world whose board is kept by a real keeper; looking at it may fail or hang."""
+    """A world whose board is kept by a real keeper; observing it may fail or hang."""
 
     def __init__(self) -> None:
         self.world = AdvisorWorld()
@@ -26,18 +25,18 @@ class Kept:
         self.error: Exception | None = None
         self.hangs = False
         self.keeper = BoardKeeper(
-            self,
             self.world.advisor,
-            self.world.intents.predecessors,
+            self.observe,
             clock=self.clock,
             metrics=self.world.metrics,
         )
 
-    async def look(self, predecessors: Mapping[PodUid, Load]) -> Belief:
+    async def observe(self) -> Belief:
         if self.error is not None:
             raise self.error
         if self.hangs:
             await asyncio.Event().wait()
+        predecessors = self.world.intents.predecessors()
         return Belief(self.world.state.snapshot(), self.world.world.view(predecessors))
 
     @asynccontextmanager
@@ -53,9 +52,9 @@ class Kept:
             await asyncio.gather(task, return_exceptions=True)
 
     def steers(self) -> bool:
-        """Tell whether load has a say."""
+        """Return whether load decides."""
         scores = self.world.advisor.prioritize(self.world.pod("p"), ["hot", "cold"])
-        return scores[0] < scores[1]
+        return scores.values[0] < scores.values[1]
 
     def refreshes(self, result: str) -> float:
         labels = {"result": result}
@@ -63,7 +62,7 @@ class Kept:
         return registry.get_sample_value("evenkeel_board_refreshes_total", labels) or 0.0
 
 
-async def test_a_failure_is_told_once_counted_and_tried_again() -> None:
+async def test_a_failure_is_logged_once_counted_and_retried() -> None:
     kept = Kept()
     async with kept.running():
         kept.error = RuntimeError("a node makes no sense")
@@ -72,8 +71,8 @@ async def test_a_failure_is_told_once_counted_and_tried_again() -> None:
             assert kept.refreshes("failed") == 10
             kept.error = None
             await kept.clock.advance(2)
-        told = [line["event"] for line in logs]
-        assert told == ["scores not brought up to date", "scores are up to date again"]
+        logged = [line["event"] for line in logs]
+        assert logged == ["scores not updated", "scores updated again"]
         assert kept.refreshes("done") >= 3
 
 
@@ -86,8 +85,8 @@ async def test_answers_go_on_from_the_last_board_until_it_has_expired() -> None:
         assert kept.keeper.why_not_ready() is None
         await kept.clock.advance(20)
         assert not kept.steers()
-        words = "the scores are outdated: RuntimeError: a node makes no sense"
-        assert kept.keeper.why_not_ready() == words
+        message = "scores outdated: RuntimeError: a node makes no sense"
+        assert kept.keeper.why_not_ready() == message
         # It has failed, and failing is not what a restart would fix.
         await kept.clock.advance(10_000)
         assert kept.keeper.why_stuck() is None
@@ -97,7 +96,7 @@ async def test_answers_go_on_from_the_last_board_until_it_has_expired() -> None:
         assert kept.keeper.why_not_ready() is None
 
 
-async def test_an_attempt_that_never_ends_is_not_alive_and_steers_no_longer() -> None:
+async def test_an_attempt_that_never_ends_fails_liveness_and_load_stops_deciding() -> None:
     kept = Kept()
     async with kept.running():
         kept.hangs = True
@@ -107,18 +106,18 @@ async def test_an_attempt_that_never_ends_is_not_alive_and_steers_no_longer() ->
         await kept.clock.advance(20)
         why = kept.keeper.why_stuck()
     assert why is not None
-    assert "no look at the nodes has ended since 20" in why
+    assert "no board refresh has ended since 20" in why
     assert "it is still computing scores" in why
 
 
-async def test_without_any_board_it_says_what_is_wrong() -> None:
+async def test_without_any_board_it_reports_what_is_wrong() -> None:
     kept = Kept()
     kept.world = AdvisorWorld()
     kept.keeper = BoardKeeper(
-        kept, kept.world.advisor, dict, clock=kept.world.clock, metrics=kept.world.metrics
+        kept.world.advisor, kept.observe, clock=kept.world.clock, metrics=kept.world.metrics
     )
     kept.clock = kept.world.clock
-    assert kept.keeper.why_not_ready() == "no node was judged yet"
+    assert kept.keeper.why_not_ready() == "scores not computed yet"
     kept.error = RuntimeError("a node makes no sense")
     async with kept.running():
         assert kept.keeper.why_not_ready() == "RuntimeError: a node makes no sense"

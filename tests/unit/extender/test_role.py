@@ -1,16 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
 """The extender's role grants what the extender does: no more, no less."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import yaml
 
-from common.cluster.reader import MIGRATION_READING
+from common.cache.reader import MIGRATION_KIND
 from common.kube.resources import LEASES, NODE_METRICS, NODES, POD_METRICS, PODS
+from tests.support.repository import DEPLOY
 
-FILE = Path(__file__).parents[3] / "deploy" / "base" / "extender.yaml"
+FILE = DEPLOY / "base" / "extender.yaml"
 DOCUMENTS: list[dict[str, Any]] = list(yaml.safe_load_all(FILE.read_text()))
 
 
@@ -27,7 +28,7 @@ def granted(kind: str) -> dict[tuple[str, str], set[str]]:
 def test_the_cluster_is_read_and_never_changed() -> None:
     read, measured = {"list", "watch"}, {"list"}
     assert granted("ClusterRole") == {
-        **{(r.group, r.plural): read for r in (NODES, PODS, MIGRATION_READING.resource)},
+        **{(r.group, r.plural): read for r in (NODES, PODS, MIGRATION_KIND.resource)},
         **{(r.group, r.plural): measured for r in (NODE_METRICS, POD_METRICS)},
     }
 
@@ -36,7 +37,7 @@ def test_leases_are_kept_in_its_own_namespace_only() -> None:
     assert granted("Role") == {(LEASES.group, LEASES.plural): {"create", "list", "patch", "delete"}}
 
 
-def test_the_roles_are_bound_to_its_account_and_nobody_else() -> None:
+def test_the_roles_are_bound_to_its_account_only() -> None:
     (account,) = [d["metadata"] for d in DOCUMENTS if d["kind"] == "ServiceAccount"]
     subject = {
         "kind": "ServiceAccount",

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which nodes start no pods, by what is seen of their pods and of moves to them."""
 
 from __future__ import annotations
@@ -7,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from common.api.migrations import Migration
+from common.cache.state import ClusterState
 from common.cluster.interning import Interner
-from common.cluster.migrations import Migration
 from common.cluster.records import NodeName, PodRecord, pod_record
-from common.cluster.state import ClusterState
 from rebalancer.pod_starts import start_failures, starts_no_pods, why_not_started
 from simulator import build
-from tests.support.wire import wire, wire_node, wire_pod
+from tests.support.worlds.wire import wire, wire_node, wire_pod
 
 NOW_S = 1_800_000_000.0
 COOLDOWN_S = 1800.0
@@ -94,7 +95,7 @@ class World:
 
     def closed(self, now_s: float = NOW_S) -> dict[str, str]:
         found = start_failures(self.state.snapshot(), now_s=now_s, cooldown_s=COOLDOWN_S)
-        return {str(name): refusal.words for name, refusal in found.items()}
+        return {str(name): refusal.message for name, refusal in found.items()}
 
 
 OWNED: dict[str, Any] = {
@@ -245,7 +246,7 @@ def record(status: dict[str, Any], *, node: str | None = "n1", phase: str = "Pen
 def test_why_a_pod_did_not_start_is_said_in_words() -> None:
     waiting = {"name": "app", "state": {"waiting": {"reason": PULL}}}
     found = why_not_started(record({"containerStatuses": [waiting]}))
-    assert (found.name, found.words) == (
+    assert (found.name, found.message) == (
         PULL,
         "container app of default/p on n1 does not run "
         "(ImagePullBackOff, image registry.invalid/app:1)",

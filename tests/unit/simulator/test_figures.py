@@ -1,11 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
 """How evenly a cluster is used, from what was measured."""
 
 from __future__ import annotations
 
-from common.cluster.objects import Node, NodeStatus, ObjectMeta
-from common.cluster.state import ClusterState
+from common.api.objects import Node, NodeStatus, ObjectMeta
+from common.cache.state import ClusterState
 from simulator.api import Json
-from simulator.figures import look
+from simulator.figures import utilization
 
 
 def measured(name: str, cpu: str) -> Json:
@@ -21,7 +22,7 @@ def cluster(*names: str) -> ClusterState:
 
 
 def test_hot_nodes_and_the_spread_are_counted() -> None:
-    seen = look(
+    seen = utilization(
         [measured("a", "7200m"), measured("b", "2000000000n")], cluster("a", "b").snapshot()
     )
     assert seen.percent == {"a": 90.0, "b": 25.0}
@@ -29,17 +30,17 @@ def test_hot_nodes_and_the_spread_are_counted() -> None:
 
 
 def test_an_unmeasured_node_makes_the_look_incomplete() -> None:
-    seen = look([measured("a", "1"), measured("gone", "1")], cluster("a", "b").snapshot())
+    seen = utilization([measured("a", "1"), measured("gone", "1")], cluster("a", "b").snapshot())
     assert list(seen.percent) == ["a"]
     assert not seen.complete
 
 
 def test_nothing_measured_is_no_spread() -> None:
-    seen = look([], cluster("a").snapshot())
+    seen = utilization([], cluster("a").snapshot())
     assert (seen.hot, seen.spread, seen.complete) == (0, None, False)
 
 
 def test_nodes_are_listed_as_people_count() -> None:
     names = ["node-10", "node-2", "node-1"]
-    seen = look([measured(name, "1") for name in names], cluster(*names).snapshot())
+    seen = utilization([measured(name, "1") for name in names], cluster(*names).snapshot())
     assert list(seen.percent) == ["node-1", "node-2", "node-10"]

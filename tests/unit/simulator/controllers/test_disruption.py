@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The disruption controller on a clock turned by hand."""
 
 from __future__ import annotations

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One cluster of every family of the zoo: the plan beside the judge's optimum."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.zoo.__main__ import Result, compared, judged
+from bench.zoo.families import FAMILIES, drawn_cluster
+from bench.zoo.model import Model
+from tests.support.worlds.zoo import zoo_plan
+
+SPREAD = {"both-spread", "cpu-spread", "default-pair", "new-nodes", "autoscaled-pools"}
+JUDGE_S = 3.0
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_cluster_of_every_family_is_solved(family: str) -> None:
+    cluster = drawn_cluster(family, 1)
+    expect_solved(judged(family, 1, Model(cluster), zoo_plan(cluster), JUDGE_S))
+
+
+@pytest.mark.parametrize("family", ["requests-only", "priorities-in-the-way"])
+async def test_the_running_program_makes_such_a_plan(family: str) -> None:
+    expect_solved(await compared(family, 1, seconds=JUDGE_S))
+
+
+def expect_solved(found: Result) -> None:
+    assert (found.solvable, found.broken, found.unmet) == (True, (), ())
+    assert found.evictions > 0
+    if found.family not in SPREAD:
+        assert found.fewest is not None
+        assert found.evictions <= found.fewest + 1

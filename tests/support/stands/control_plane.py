@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""pytest on the real control plane: one for the whole run, one test at a time.
+
+The conftest files of `tests/e2e` and `tests/conformance` import the names in
+`__all__`. The control plane hangs on pytest's configuration, not on a fixture's scope, so
+that the folders share one. A guardian ends it even when pytest is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable, Generator
+from pathlib import Path
+
+import pytest
+
+from bench.stands.cluster import Cluster
+from controlplane.cluster import ClusterOptions, ControlPlane, up
+from controlplane.guardian import Guardian
+
+__all__ = (
+    "cluster",
+    "control_plane",
+    "pytest_addoption",
+    "pytest_generate_tests",
+    "pytest_make_collect_report",
+    "pytest_runtest_makereport",
+    "say",
+)
+
+SEEDS = (1, 2, 3, 4, 5)
+
+Say = Callable[[str], None]
+
+_CONTROL_PLANE = pytest.StashKey[ControlPlane]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    # The second conftest that imports this finds the option there.
+    with contextlib.suppress(ValueError):
+        parser.addoption(
+            "--all-seeds",
+            action="store_true",
+            help=f"run tests that take a seed with {len(SEEDS)} seeds instead of one",
+        )
+        parser.addoption(
+            "--seeds",
+            metavar="S,…",
+            type=_numbers,
+            help="run tests that take a seed with these, for example 6,7,8",
+        )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "seed" in metafunc.fixturenames:
+        everything = metafunc.config.getoption("--all-seeds")
+        given = metafunc.config.getoption("--seeds")
+        metafunc.parametrize("seed", given or (SEEDS if everything else SEEDS[:1]))
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in text.split(","))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    # An expected failure is reported as skipped too; that one is meant.
+    if report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome, report.longrepr = "failed", _complaint(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    if report.skipped:
+        report.outcome, report.longrepr = "failed", _complaint(report)
+    return report
+
+
+@pytest.fixture
+def say(capsys: pytest.CaptureFixture[str]) -> Say:
+    """Print figures for people, whatever pytest captures."""
+
+    def speak(line: str) -> None:
+        with capsys.disabled():
+            print(f"\n    {line}", end="", flush=True)
+
+    return speak
+
+
+@pytest.fixture(scope="session")
+def control_plane(request: pytest.FixtureRequest) -> ControlPlane:
+    """The real control plane of this run, without nodes."""
+    stash = request.config.stash
+    if _CONTROL_PLANE not in stash:
+        stash[_CONTROL_PLANE] = _start(request)
+    return stash[_CONTROL_PLANE]
+
+
+@pytest.fixture
+async def cluster(control_plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Cluster]:
+    """The real cluster with a fresh namespace, and with the nodes that the test adds."""
+    mine = Cluster(control_plane, tmp_path)
+    await mine.open()
+    try:
+        yield mine
+    finally:
+        await mine.clear()
+
+
+def _start(request: pytest.FixtureRequest) -> ControlPlane:
+    root = Path(tempfile.mkdtemp(prefix="evenkeel-e2e-"))
+    guardian = Guardian(root)
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+    # The first run compiles for minutes: nobody should have to wonder.
+    visible = capture.global_and_fixture_disabled() if capture else contextlib.nullcontext()
+    try:
+        with visible:
+            print()
+            plane = up(ClusterOptions(root), lambda line: print(f"  {line}", flush=True))
+    except BaseException:
+        guardian.dismiss()
+        raise
+    request.config.add_cleanup(lambda: _end(plane, guardian, request.session))
+    return plane
+
+
+def _end(plane: ControlPlane, guardian: Guardian, session: pytest.Session) -> None:
+    plane.down()
+    guardian.dismiss()
+    if session.testsfailed:
+        print(f"\nlogs of the control plane: {plane.folder.logs}")
+    else:
+        shutil.rmtree(plane.folder.root)
+
+
+def _complaint(report: pytest.TestReport | pytest.CollectReport) -> str:
+    return f"a skip fails this run: {report.longreprtext}"
