@@ -1,26 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
 # One image for both programs: `python -m extender` and `python -m rebalancer`.
 #
 #   docker build --tag evenkeel:0.1.0 .
 #
-# It needs nothing to be written at run time: give it a read-only file system.
+# It writes no files at run time: give it a read-only root file system.
 
 FROM python:3.11-slim AS build
 
-# Wheels only, so that no compiler is needed, and only those whose hashes are known.
+# Wheels only, so that no compiler is needed, and only with known hashes.
 COPY requirements.txt /build/requirements.txt
 RUN python -m venv --without-pip /opt/evenkeel
 RUN python -m pip --python /opt/evenkeel/bin/python install --no-cache-dir --disable-pip-version-check --only-binary=:all: --no-compile --no-deps --require-hashes --requirement /build/requirements.txt
-# Bytecode that is never compared with its source: nobody changes either, and the times of
-# files differ from builder to builder.
+# Bytecode that is never compared with its source: neither changes, and the times of files
+# differ from builder to builder.
 RUN python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/evenkeel/lib
 
 COPY common /app/common
+COPY console /app/console
+COPY evenkeel /app/evenkeel
 COPY extender /app/extender
 COPY rebalancer /app/rebalancer
 COPY LICENSE /app/LICENSE
 RUN python -m compileall -q --invalidation-mode unchecked-hash /app
 
-# The version that the label below will tell is the one that the programs tell.
+# The version in the label below must be the one that the programs print.
 ARG VERSION=0.1.0
 WORKDIR /app
 RUN test "$(/opt/evenkeel/bin/python -m extender --version)" = "extender ${VERSION}"
@@ -28,7 +31,7 @@ RUN test "$(/opt/evenkeel/bin/python -m extender --version)" = "extender ${VERSI
 
 FROM python:3.11-slim
 
-# What installs packages has no business in a running container.
+# A running container needs nothing that installs packages.
 RUN python -m pip uninstall --yes --quiet --root-user-action=ignore pip setuptools wheel
 
 COPY --from=build /opt/evenkeel /opt/evenkeel
@@ -39,12 +42,12 @@ LABEL org.opencontainers.image.title="evenkeel" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.licenses="Apache-2.0"
 
-# Whoever runs it need not have a line in /etc/passwd, so the home is told here.
+# The user needs no entry in /etc/passwd, so the home is set here.
 ENV HOME=/app \
     PATH=/opt/evenkeel/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1
 WORKDIR /app
-# A number, so that the kubelet can see that it is not root.
+# A number, so that the kubelet can verify runAsNonRoot (pkg/kubelet/kuberuntime/security_context_others.go).
 USER 65532:65532
 CMD ["python", "-m", "rebalancer", "--help"]

@@ -1,1 +1,2 @@
-"""Benchmarks: each prints figures beside a limit or a peer, measured in one run."""
+# SPDX-License-Identifier: Apache-2.0
+"""Benchmarks: each prints its figures with a limit or a comparison, measured in one run."""

@@ -1,4 +1,5 @@
-"""A kept connection of a benchmark's client: as little beside the sockets as there can be."""
+# SPDX-License-Identifier: Apache-2.0
+"""A keep-alive connection of a benchmark, with as little overhead as possible."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import time
 
 
 def connected(address: str, timeout_s: float | None = None) -> socket.socket:
-    """Connect to `host:port`; what is sent goes out at once."""
+    """Connect to `host:port` with TCP_NODELAY."""
     host, _, port = address.rpartition(":")
     made = socket.create_connection((host, int(port)), timeout=timeout_s)
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -15,7 +16,7 @@ def connected(address: str, timeout_s: float | None = None) -> socket.socket:
 
 
 class Connection:
-    """One kept connection; asks one request after the other."""
+    """One keep-alive connection; sends one request after the other."""
 
     def __init__(self, address: str, timeout_s: float | None = None) -> None:
         self._socket = connected(address, timeout_s)
@@ -29,7 +30,7 @@ class Connection:
         self._socket.close()
 
     def ask(self, path: str, body: bytes) -> float:
-        """Return the milliseconds until the whole answer was there."""
+        """Return the milliseconds until the whole response was received."""
         head = f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Length: {len(body)}\r\n\r\n"
         started = time.perf_counter()
         self._socket.sendall(head.encode() + body)

@@ -1,8 +1,9 @@
-"""The peer to be compared with: sigs.k8s.io/descheduler, compiled from its Go module.
+# SPDX-License-Identifier: Apache-2.0
+"""The program to compare with: sigs.k8s.io/descheduler, compiled from its Go module.
 
 The binary goes into the user's cache folder, keyed by the version, so that only the first
-run pays (about three minutes). It runs one cycle of LowNodeUtilization on measured load and
-is asked nothing else; how long the cycle took is read from the stamps in its log.
+run compiles it (about three minutes). It runs one cycle of LowNodeUtilization on measured usage;
+the duration of the cycle comes from the timestamps in its log.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ VERSION: Final = "v0.36.0"
 LOW_PERCENT: Final = 60
 TIMEOUT_S: Final = 900.0
 
-# klog: I1116 12:30:01.123456   4711 file.go:42] words
+# klog: I1116 12:30:01.123456   4711 file.go:42] message
 _STAMP: Final = re.compile(r"^[IWEF]\d{4} (\d\d:\d\d:\d\d\.\d{6})\s+\d+ \S+\] (.*)$")
 _FIRST: Final = "Resetting pod evictor counters"
 _LAST: Final = "Number of evictions/requests"
@@ -36,15 +37,15 @@ _LAST: Final = "Number of evictions/requests"
 
 @dataclass(frozen=True, slots=True)
 class Cycle:
-    """What one cycle of the peer did."""
+    """The result of one cycle."""
 
     seconds: float
-    """From its first to its last word, the reading of the cluster aside."""
+    """From its first to its last log line, without reading the cluster."""
     evictions: int
 
 
 def available() -> bool:
-    """Tell whether it is compiled, or could be."""
+    """Return whether it is compiled, or could be."""
     return _binary().exists() or shutil.which("go") is not None
 
 
@@ -54,7 +55,7 @@ def build() -> Path:
     if not binary.exists():
         print(f"building descheduler {VERSION} (once, about three minutes) …", flush=True)
         binary.parent.mkdir(parents=True, exist_ok=True)
-        # Beside its place, so that the final rename stays on one file system.
+        # In the same folder, so that the rename stays on one file system.
         with tempfile.TemporaryDirectory(prefix="build-", dir=binary.parent) as scratch:
             _compile(Path(scratch)).rename(binary)
     return binary
@@ -63,14 +64,14 @@ def build() -> Path:
 def run(
     binary: Path, kubeconfig: Path, *, cpu_percent: float, mem_percent: float, dry_run: bool
 ) -> Cycle:
-    """Let it look at a cluster once and evict what it wants to evict, or only say so."""
+    """Run one cycle on a cluster, with evictions or as a dry run."""
     with _prepared(binary, kubeconfig, cpu_percent, mem_percent, dry_run=dry_run) as command:
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
     return _read(done.stderr)
 
 
 async def cycle(binary: Path, kubeconfig: Path, *, cpu_percent: float, mem_percent: float) -> Cycle:
-    """Let it look once and evict; it ends with whoever waits for it."""
+    """Run one cycle with evictions; it is stopped if the caller is canceled."""
     with _prepared(binary, kubeconfig, cpu_percent, mem_percent, dry_run=False) as command:
         process = await asyncio.create_subprocess_exec(
             *command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
@@ -88,7 +89,7 @@ async def cycle(binary: Path, kubeconfig: Path, *, cpu_percent: float, mem_perce
 def _prepared(
     binary: Path, kubeconfig: Path, cpu_percent: float, mem_percent: float, *, dry_run: bool
 ) -> Iterator[list[str]]:
-    """Write its policy for as long as the block lasts; give the command of one cycle."""
+    """Write its policy while the block lasts; yield the command of one cycle."""
     with tempfile.TemporaryDirectory(prefix="evenkeel-descheduler-") as folder:
         policy = Path(folder, "policy.yaml")
         policy.write_text(yaml.safe_dump(_policy(cpu_percent, mem_percent)))
@@ -148,7 +149,7 @@ def _clock(stamp: str) -> datetime:
 def _compile(scratch: Path) -> Path:
     found = _go(["go", "mod", "download", "-json", f"{MODULE}@{VERSION}"], Path("/"))
     original = Path(json.loads(found)["Dir"], "go.mod").read_text()
-    # Lines that hold only in the main module; from outside they have to be said again.
+    # Replace directives apply only in the main module; repeat them here.
     replaces = re.findall(r"^replace .*$", original, flags=re.MULTILINE)
     (scratch / "go.mod").write_text(
         "module evenkeel.io/bench\n\ngo 1.26.0\n\ngodebug default=go1.26\n\n"

@@ -1,17 +1,23 @@
-"""How long the extender takes to answer, with a large cluster in its cache and watches busy.
+# SPDX-License-Identifier: Apache-2.0
+"""How long the extender takes to answer, with a large cluster in its cache and busy watches.
 
-Starts the program itself against a synthetic cluster, asks over one kept connection as a
+Starts the program itself against a synthetic cluster, sends requests over one connection as a
 busy kube-scheduler does, and prints quantiles of the round trip per verb and number of nodes,
-beside the same requests to a server that answers without looking. Meanwhile watch events
-arrive at a steady rate and usage is sampled. The budgets hold at the service, from a request
-that is there to its answer: the program's own histogram says which share kept them.
+beside the same requests to a server that answers two bytes. Meanwhile watch events arrive at
+a steady rate and usage is sampled. The budgets apply at the service, from the end of a
+request to its answer: the histogram of the program shows which share kept them.
 
-Whoever asks, the API server and the service share the cores of one machine, and all of these
-times contain waiting for a core. So two more figures stand beside them, from what the kernel
-counts of each thread (/proc/PID/schedstat): the processor time that the service's main thread
+The client, the API server and the service share the cores of one machine, and all of these
+times contain waiting for a core. So two more figures are printed, from what the kernel
+counts for each thread (/proc/PID/schedstat): the CPU time that the main thread of the service
 spent per request, HTTP and watch events included; and the quantiles of the round trip less
-the time that this thread was ready to run and had no core. What the asking thread waits after
-the answer is still in there: it cannot be told from what it waits while it is being answered.
+the time that this thread was ready to run and had no core. What the client thread waits after
+the answer is still included: it cannot be distinguished from waiting for the answer.
+
+A second part compares the way a verb takes, from the HTTP server directly to its handler,
+with the way through FastAPI's middleware and router (`extender.openapi`). A second extender
+that takes the latter gets the same requests, interleaved, and the cost is printed in percent
+of the whole round trip, with and without waiting for a core, and of the CPU time.
 
     python -m bench.extender [--nodes N] [--pods N] [--rate EVENTS_PER_SECOND] [--calls N]
 """
@@ -22,33 +28,43 @@ import argparse
 import asyncio
 import json
 import re
+import runpy
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from statistics import fmean, quantiles
+from statistics import fmean, median, quantiles
 from typing import NamedTuple
 
 import httpx
 import msgspec
+from fastapi import FastAPI
 
 from bench.connection import Connection
-from bench.process import extender, memory_mb, running
+from bench.process import extender as extender_process
+from bench.process import memory_mb, running
 from bench.synthetic import Cluster, Size, kubeconfig, serve
+from extender.openapi import ExtenderApi
 
 SIZES = (100, 500, 1_000, 5_000)
 VERBS = ("filter", "prioritize", "preempt")
 BUDGETS = {500: ((0.5, "0.0005"), (0.99, "0.002")), 5_000: ((0.99, "0.005"),)}
-"""Shares of answers that are promised within so many seconds."""
+"""Shares of answers that are promised within a number of seconds."""
 CHUNK = 25
-"""Requests that are made ready before they are asked one right after the other."""
+"""Requests that are prepared before they are sent one right after the other."""
 SETTINGS = "usageSource: metrics-server\n"
+ROUTED_SIZES = (500, 5_000)
+ROUTED = ("bench.extender", "routed")
+"""The extender with its verbs behind FastAPI's middleware and router."""
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["routed"]:
+        _run_routed()
+        return
     options = _options()
     if options.role == "serve":
         size = Size(options.nodes, options.pods)
@@ -63,6 +79,9 @@ def main() -> None:
         with running([sys.executable, "-m", "bench.extender", "echo"]) as (_, line):
             _measure(options, port, (service, health, pid), line)
         print(f"  afterwards {memory_mb(pid=pid):.0f} MB resident")
+        with _extender(port, ROUTED) as (routed_service, routed_health, routed_pid):
+            _until_ready(routed_health)
+            _compare_routing(options, (service, pid), (routed_service, routed_pid))
 
 
 def _measure(
@@ -86,16 +105,12 @@ def _measure(
 def _interleaved(
     count: int, service: tuple[str, int], echo: str, options: argparse.Namespace
 ) -> dict[str, tuple[list[Asked], list[float]]]:
-    """Ask both as kube-scheduler does, verb after verb for each pod."""
+    """Send requests to both as kube-scheduler does, verb after verb for each pod."""
     cluster = Cluster(Size(options.nodes, options.calls))
     found: dict[str, tuple[list[Asked], list[float]]] = {verb: ([], []) for verb in VERBS}
     with Connection(service[0]) as ours, Connection(echo) as theirs:
         for first in range(0, options.calls, CHUNK):
-            asked = [
-                (verb, _body(verb, cluster, number, count))
-                for number in range(first, first + CHUNK)
-                for verb in VERBS
-            ]
+            asked = _requests(cluster, first, count)
             for verb, body in asked:
                 found[verb][0].append(_watched(ours, service[1], f"/{verb}", body))
             for verb, body in asked:
@@ -103,8 +118,58 @@ def _interleaved(
     return found
 
 
+def _requests(cluster: Cluster, first: int, count: int) -> list[tuple[str, bytes]]:
+    """Return the requests for a chunk of pods, verb after verb for each pod."""
+    numbers = range(first, first + CHUNK)
+    return [(verb, _body(verb, cluster, number, count)) for number in numbers for verb in VERBS]
+
+
+def _compare_routing(
+    options: argparse.Namespace, direct: tuple[str, int], routed: tuple[str, int]
+) -> None:
+    """Print what FastAPI's middleware and router cost."""
+    titles = f"{'direct p50':>12}{'routed p50':>12}{'cost':>8}{'no wait: cost':>16}{'of cpu':>9}"
+    print(f"  {'verb':11}{'nodes':>6}{titles}")
+    for count in (size for size in ROUTED_SIZES if size <= options.nodes):
+        for verb, (without, through) in _both_ways(count, direct, routed, options).items():
+            print(_cost(verb, count, without, through), flush=True)
+
+
+def _both_ways(
+    count: int, direct: tuple[str, int], routed: tuple[str, int], options: argparse.Namespace
+) -> dict[str, tuple[list[Asked], list[Asked]]]:
+    """Send each chunk of requests both ways, taking turns in which way is first."""
+    cluster = Cluster(Size(options.nodes, options.calls))
+    found: dict[str, tuple[list[Asked], list[Asked]]] = {verb: ([], []) for verb in VERBS}
+    with Connection(direct[0]) as straight, Connection(routed[0]) as through:
+        ways = [(0, straight, direct[1]), (1, through, routed[1])]
+        for first in range(0, options.calls, CHUNK):
+            requests = _requests(cluster, first, count)
+            ways.reverse()
+            for way, connection, pid in ways:
+                for verb, body in requests:
+                    found[verb][way].append(_watched(connection, pid, f"/{verb}", body))
+    return found
+
+
+def _cost(verb: str, count: int, direct: list[Asked], routed: list[Asked]) -> str:
+    took = [median(asked.took for asked in way) for way in (direct, routed)]
+    alone = [median(asked.took - asked.waited for asked in way) for way in (direct, routed)]
+    spent = [median(asked.spent for asked in way) for way in (direct, routed)]
+    cost, cost_alone, cost_cpu = (after / before - 1 for before, after in (took, alone, spent))
+    times = f"{took[0]:10.2f}ms{took[1]:10.2f}ms"
+    return f"  {verb:11}{count:6}{times}{cost:+8.0%}{cost_alone:+16.0%}{cost_cpu:+9.0%}"
+
+
+def _run_routed() -> None:
+    """Run the extender without the shortcut of `ExtenderApi`; its flags follow the role."""
+    ExtenderApi.__call__ = FastAPI.__call__  # type: ignore[method-assign]
+    del sys.argv[1]
+    runpy.run_module("extender", run_name="__main__", alter_sys=True)
+
+
 def _watched(service: Connection, pid: int, path: str, body: bytes) -> Asked:
-    """Ask, and look up what it cost the service's main thread."""
+    """Send a request, and read what it cost the main thread of the service."""
     before = _share(pid)
     took = service.ask(path, body)
     ran_ns, waited_ns = (b - a for a, b in zip(before, _share(pid), strict=True))
@@ -112,13 +177,13 @@ def _watched(service: Connection, pid: int, path: str, body: bytes) -> Asked:
 
 
 def _share(pid: int) -> tuple[int, int]:
-    """Return how long a main thread ran and waited for a core so far, in nanoseconds."""
+    """Return how long a main thread has run and waited for a core so far, in nanoseconds."""
     ran, waited, _ = Path(f"/proc/{pid}/schedstat").read_text().split()
     return int(ran), int(waited)
 
 
 def _histogram(health: str) -> dict[tuple[str, str], float]:
-    """Return how many answers took at most so long, by verb and bound."""
+    """Return how many answers took at most the bound, by verb and bound."""
     text = httpx.get(f"http://{health}/metrics").text
     found = re.findall(
         r'extender_request_duration_seconds_bucket{le="(.*)",verb="(.*)"} (.*)', text
@@ -137,7 +202,11 @@ def _kept(verb: str, count: int, spent: dict[tuple[str, str], float]) -> str:
 
 
 def _candidates(nodes: int) -> int:
-    """Return on how many nodes kube-scheduler tries to preempt (GetOffsetAndNumCandidates)."""
+    """Return on how many nodes kube-scheduler tries to preempt.
+
+    GetOffsetAndNumCandidates in
+    pkg/scheduler/framework/plugins/defaultpreemption/default_preemption.go.
+    """
     return min(nodes, max(100, nodes // 10))
 
 
@@ -168,7 +237,7 @@ def _row(verb: str, count: int, ours: list[Asked], theirs: list[float]) -> str:
 
 
 def _alone(ours: list[Asked]) -> str:
-    """Return what requests cost the service, and how long they took without the waiting."""
+    """Return what requests cost the service, and how long they took without waiting."""
     spent = fmean(asked.spent for asked in ours)
     cuts = quantiles([asked.took - asked.waited for asked in ours], n=100)
     return f"{spent:7.2f}ms{cuts[49]:14.2f}ms{cuts[98]:7.2f}ms"
@@ -179,13 +248,13 @@ class Asked(NamedTuple):
 
     took: float
     spent: float
-    """Processor time of the service's main thread."""
+    """CPU time of the main thread of the service."""
     waited: float
     """How long that thread was ready to run and had no core."""
 
 
 def _echo() -> None:
-    """Serve the floor: read a request, answer two bytes."""
+    """Serve the lower bound: read a request, answer two bytes."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
@@ -214,16 +283,19 @@ def _cluster(options: argparse.Namespace) -> Iterator[str]:
 
 
 @contextmanager
-def _extender(port: str) -> Iterator[tuple[str, str, int]]:
+def _extender(port: str, program: Sequence[str] = ("extender",)) -> Iterator[tuple[str, str, int]]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        with extender(SETTINGS, kubeconfig(folder, port), folder) as (process, where):
+        with extender_process(SETTINGS, kubeconfig(folder, port), folder, program=program) as (
+            process,
+            where,
+        ):
             yield where["extender"], where["health"], process.pid
 
 
 @contextmanager
 def _events(port: str, rate: int) -> Iterator[None]:
-    """Have watch events sent ten times a second, so many in all."""
+    """Send watch events ten times a second, `rate` of them in total."""
     code = (
         "import sys, time, httpx\n"
         "client = httpx.Client()\n"

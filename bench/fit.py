@@ -1,7 +1,8 @@
-"""What judging fit costs at 5,000 nodes and 150,000 pods.
+# SPDX-License-Identifier: Apache-2.0
+"""The cost of fit checks at 5,000 nodes and 150,000 pods.
 
-Prints milliseconds on the clock, the best and the median of several runs, and what the
-vectorised form gains. `python bench/fit.py [NODES] [PODS_PER_NODE]` changes the size.
+Prints wall-clock milliseconds, the best and the median of several runs, and the gain of the
+vectorized form. `python bench/fit.py [NODES] [PODS_PER_NODE]` changes the size.
 Budgets: one pod against all nodes 5 ms, a what-if of ten moves 20 ms.
 """
 
@@ -19,20 +20,20 @@ from typing import Any
 
 import msgspec
 
-from common.cluster.objects import (
+from common.api.objects import (
     Node,
     Pod,
 )
-from common.cluster.records import NodeName, PodRecord, PodUid
-from common.cluster.snapshot import Snapshot
-from common.cluster.state import ClusterState
-from common.cluster.storage_objects import (
+from common.api.storage import (
     CSINode,
     PersistentVolume,
     PersistentVolumeClaim,
 )
+from common.cache.snapshot import Snapshot
+from common.cache.state import ClusterState
+from common.cluster.records import NodeName, PodRecord, PodUid
 from common.fit import Arrive, Candidate, FitIndex, Terminate, World
-from common.fit.scores import totals
+from simulator.scheduler.scores import totals
 
 REPLICAS = 30
 ZONE = "topology.kubernetes.io/zone"
@@ -42,12 +43,12 @@ Json = dict[str, Any]
 
 
 def fill(state: ClusterState, nodes: int, pods: int) -> None:
-    """Put nodes with pods of many workloads into the state."""
+    """Fill the state with nodes and pods of many workloads."""
     for i in range(nodes):
         state.nodes.upsert(msgspec.convert(_node(i), Node))
         state.csi_nodes.upsert(msgspec.convert(_csi_node(i), CSINode))
     for number in range(nodes * pods):
-        # Neighbours in number are replicas of one workload, and go to different nodes.
+        # Consecutive numbers are replicas of one workload, on different nodes.
         state.pods.upsert(msgspec.convert(_pod(number, number % nodes), Pod))
         if _kind(number // REPLICAS) == "claim":
             state.volumes.upsert(msgspec.convert(_volume(number), PersistentVolume))
@@ -144,7 +145,7 @@ def replica_of(snapshot: Snapshot, kind: str) -> PodRecord:
 
 
 def selective(pod: PodRecord) -> Candidate:
-    """Return a pod that also asks for a kind of node."""
+    """Return a pod that also selects a kind of node."""
     shape = msgspec.structs.replace(
         pod.shape, node_selector=(("disk", "ssd"), (ZONE, "zone-1")), priority=1
     )
@@ -152,7 +153,7 @@ def selective(pod: PodRecord) -> Candidate:
 
 
 def ten_moves(world: World, start: int) -> World:
-    """Return the world after ten pods went from their nodes to others."""
+    """Return the world after ten pods have moved to other nodes."""
     names = list(world.snapshot.nodes)
     pods = [
         world.snapshot.pods[PodUid(f"uid-{(start + i) * 97 % len(world.snapshot.pods):08}")]
@@ -218,7 +219,7 @@ def _measure_questions(world: World) -> None:
     candidate = selective(pod)
     many = timed("… spread, on some nodes only", lambda _: world.mask(candidate))
     one = timed("the same, node by node, with reasons", lambda _: _one_by_one(world, candidate), 3)
-    print(f"{'vectorised is faster by':<58} {one / many:8.0f} x")
+    print(f"{'vectorized is faster by':<58} {one / many:8.0f} x")
 
 
 def _judge(world: World, candidate: Candidate, _: int) -> None:
@@ -227,7 +228,7 @@ def _judge(world: World, candidate: Candidate, _: int) -> None:
 
 def _one_by_one(world: World, candidate: Candidate) -> int:
     question = world.ask(candidate)
-    return sum(not question.refusals(name) for name in world.snapshot.nodes)
+    return sum(not question.rejections(name) for name in world.snapshot.nodes)
 
 
 def _measure_moves(state: ClusterState, world: World) -> None:

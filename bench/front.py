@@ -1,8 +1,9 @@
-"""A front for a simulated cluster that answers for single measurements itself.
+# SPDX-License-Identifier: Apache-2.0
+"""A proxy for a simulated cluster that answers requests for single measurements itself.
 
-The simulator looks through all measurements to find one, which nobody minds until a program
-asks for thousands one by one. The peer must not be charged with that, so these answers are
-made beforehand; everything else is passed on.
+The simulator searches all measurements to find one, which is slow for a program that requests
+thousands one by one. The peer must not be charged with that, so these answers are made in
+advance; everything else is passed on.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Amounts = tuple[float, float]
 
 
 class Front:
-    """Passes requests on, unless it knows the answer."""
+    """Passes requests on, except those whose answer it knows."""
 
     def __init__(self, url: str, nodes: Mapping[str, Amounts], pods: Mapping[str, Amounts]) -> None:
         self._url = url
@@ -32,11 +33,11 @@ class Front:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[str]:
-        """Serve on a free port as long as the block lasts; tell the address."""
+        """Serve on a free port as long as the block lasts; give the address."""
         timeout = aiohttp.ClientTimeout(total=None)
         async with aiohttp.ClientSession(timeout=timeout, auto_decompress=False) as session:
             self._session = session
-            # A watch whose client has gone must not linger until something happens.
+            # Otherwise a watch whose client has gone would stay open until the next event.
             server = web.Server(self._handle, handler_cancellation=True)
             runner = web.ServerRunner(server, shutdown_timeout=1.0)
             await runner.setup()
@@ -61,7 +62,7 @@ class Front:
             for key in ("Content-Type", "Content-Encoding"):
                 if key in found.headers:
                     response.headers[key] = found.headers[key]
-            with suppress(ConnectionResetError):  # it hangs up when it is done
+            with suppress(ConnectionResetError):  # the client closes the connection when it is done
                 await response.prepare(request)
                 async for chunk in found.content.iter_any():
                     await response.write(chunk)

@@ -1,14 +1,14 @@
-"""What a crowd on the health port does to the answers that kube-scheduler gets.
+# SPDX-License-Identifier: Apache-2.0
+"""How an attack on the health port affects the responses to kube-scheduler.
 
 Starts the extender against a synthetic cluster and asks `/filter` over one kept connection,
 in turns without and with an attack on the health port: requests on many connections, URLs and
-headers that never end, connections that say nothing, and all of that together. The attacker is
-a process of its own, pinned to one core and limited in what it sends, so that it takes neither
-the processor nor the loopback device away from the program that is measured. Of each attack it
-prints the median of the ratios of the 99th percentiles, which is promised to be at most 2, and
-by how much the extender's memory has grown at its peak. On a machine that is busy with other things
-these times contain waiting for a core; the last ratio is without what the extender's main
-thread waited, as the kernel counts it (/proc/PID/schedstat).
+headers that never end, silent connections, and all of these together. The attacker is a separate
+process, pinned to one core and rate-limited, so that it takes neither the CPU nor the loopback
+device from the measured program. For each attack it prints the median of the ratios of the 99th
+percentiles, which must be at most 2, and the peak growth of the memory of the extender. On a busy
+machine these times include waiting for a core; the last ratio is without the wait of the main
+thread, as the kernel counts it (/proc/PID/schedstat).
 
     python -m bench.health [--rounds N] [--calls N] [--nodes N]
 """
@@ -45,9 +45,9 @@ CONNECTIONS: Final = 100
 TICK_S: Final = 0.01
 PATIENCE_S: Final = 30.0
 PACE_S: Final = 0.001
-"""Between two questions: a scheduler has other things to do too."""
+"""Pause between two requests, as a scheduler has."""
 SECONDS: Final = 120
-"""An attacker ends after this, whatever happens to the process that started it."""
+"""An attacker ends after this time, even if its parent is gone."""
 
 
 def main() -> None:
@@ -92,7 +92,7 @@ def _row(
         statistics.median(found[0] for found in side) for side in zip(*pairs, strict=True)
     )
     grown = memory_mb("VmHWM", pid=pid) - peak
-    mark = "" if ratio <= PROMISED else f"  BROKEN (promised {PROMISED:g})"
+    mark = "" if ratio <= PROMISED else f"  EXCEEDED (limit {PROMISED:g})"
     times = f"{quiet_ms:9.2f}ms{attacked_ms:9.2f}ms{ratio:8.2f}{alone:9.2f}"
     return f"  {kind:10}{times}{grown:+8.0f}MB{sum(probes):>8}/{len(probes)}{mark}"
 
@@ -109,12 +109,12 @@ def _p99(line: Connection, body: bytes, calls: int, pid: int) -> tuple[float, fl
 
 
 def _waited_ms(pid: int) -> float:
-    """Return how long a main thread was ready to run and had no core so far."""
+    """Return how long a main thread has waited for a core so far."""
     return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e6
 
 
 def _alive(health: str) -> bool:
-    """Tell whether a probe like kubelet's is answered in time while the attack goes on."""
+    """Return whether a probe is answered in time during the attack."""
     with suppress(httpx.HTTPError):
         return httpx.get(f"http://{health}/livez", timeout=5.0).status_code == 200
     return False
@@ -130,7 +130,7 @@ def _question(nodes: int) -> bytes:
 
 
 def _attack(kind: str, address: str) -> None:
-    """Do harm at a steady rate until told to stop."""
+    """Attack at a steady rate until stopped."""
     with suppress(OSError):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     kinds = [each for each in ATTACKS if each != "all"] if kind == "all" else [kind]
@@ -155,7 +155,7 @@ class _Crowd:
         self._selector = selectors.DefaultSelector()
 
     def tick(self) -> None:
-        """Do the share of one tick."""
+        """Do the work of one tick."""
         for key, _ in self._selector.select(0):
             self.hear(key.fileobj)  # type: ignore[arg-type]  # sockets were registered
         if len(self._open) < self.size:
@@ -168,7 +168,7 @@ class _Crowd:
         """Send something."""
 
     def hear(self, line: socket.socket) -> None:
-        """Read what came, and leave where the server has."""
+        """Read the response, and close if the server has closed."""
         try:
             if not line.recv(1 << 20):
                 self.leave(line)
@@ -204,7 +204,7 @@ class _Crowd:
 
 
 class _Requests(_Crowd):
-    """Asks, on many connections at once, for the pages that cost most."""
+    """Requests the most expensive pages on many connections at once."""
 
     size = 16
 
@@ -219,7 +219,7 @@ class _Requests(_Crowd):
 
 
 class _Endless(_Crowd):
-    """Sends the beginning of a request, and then more of it for ever."""
+    """Sends the beginning of a request, and then more of it forever."""
 
     size = 8
     first = b"GET /livez?"

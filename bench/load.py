@@ -1,4 +1,5 @@
-"""What the load model costs at 5,000 nodes and 150,000 pods.
+# SPDX-License-Identifier: Apache-2.0
+"""The cost of the load model at 5,000 nodes and 150,000 pods.
 
 Prints seconds and megabytes; `python bench/load.py [NODES] [PODS_PER_NODE]` changes the size.
 """
@@ -15,10 +16,10 @@ from typing import Any
 
 import msgspec
 
-from common.cluster.objects import Node, Pod
+from common.api.objects import Node, Pod
+from common.cache.state import ClusterState
 from common.cluster.records import NodeName
-from common.cluster.state import ClusterState
-from common.load import LoadBook
+from common.load import LoadTracker
 from common.usage.source import Sample, Usage
 
 START_S = 1_800_000_000.0
@@ -27,7 +28,7 @@ REPLICAS = 10
 
 
 def fill(state: ClusterState, nodes: int, pods: int) -> None:
-    """Put nodes with pods into the state, as watches would."""
+    """Fill the state with nodes and pods, as watches would."""
     for i in range(nodes):
         state.nodes.upsert(msgspec.convert(_node(i), Node))
         for j in range(pods):
@@ -61,7 +62,7 @@ def _pod(node: int, index: int) -> dict[str, Any]:
 
 
 def sample(state: ClusterState, end_s: float) -> Sample:
-    """Measure everything; every figure is an object of its own, as if it had been decoded."""
+    """Return a sample in which every value is a new object, as if decoded."""
     snapshot = state.snapshot()
     return Sample(
         nodes={
@@ -76,7 +77,7 @@ def sample(state: ClusterState, end_s: float) -> Sample:
 
 
 def timed(words: str, work: Callable[[], Any], times: int = 1) -> None:
-    """Print the fastest of several runs: on the clock, and of the processor."""
+    """Print the fastest of several runs: wall-clock and CPU time."""
     gc.collect()
     best = min(_seconds(work) for _ in range(times))
     print(f"  {words:<46} {best[0] * 1000:9.1f} ms {best[1] * 1000:9.1f} ms CPU")
@@ -89,14 +90,14 @@ def _seconds(work: Callable[[], Any]) -> tuple[float, float]:
 
 
 def print_memory(state: ClusterState, first: Sample, second: Sample) -> None:
-    """Print what the book itself holds after two samples, and with a view that is kept."""
+    """Print what the tracker itself holds after two samples, and with a view that is kept."""
     snapshot = state.snapshot()
     tracemalloc.start()
-    book = LoadBook()
-    book.observe(first, snapshot, START_S)
-    book.observe(second, snapshot, START_S + 60)
-    print(f"  {'memory of the book':<46} {tracemalloc.get_traced_memory()[0] / 1e6:9.1f} MB")
-    view = book.view(snapshot, START_S + 60)
+    tracker = LoadTracker()
+    tracker.observe(first, snapshot, START_S)
+    tracker.observe(second, snapshot, START_S + 60)
+    print(f"  {'memory of the tracker':<46} {tracemalloc.get_traced_memory()[0] / 1e6:9.1f} MB")
+    view = tracker.view(snapshot, START_S + 60)
     print(f"  {'  with a view':<46} {tracemalloc.get_traced_memory()[0] / 1e6:9.1f} MB")
     tracemalloc.stop()
     del view
@@ -107,25 +108,25 @@ def main(nodes: int = 5000, pods: int = 30) -> None:
     fill(state, nodes, pods)
     gc.freeze()
     rounds = [sample(state, START_S + 60 * i) for i in range(4)]
-    book = LoadBook()
+    tracker = LoadTracker()
     print(f"{nodes} nodes, {nodes * pods} pods")
     snapshot = state.snapshot()
     for number, found in enumerate(rounds, 1):
         now_s = START_S + 60 * number
-        timed(f"observe a full sample ({number})", partial(book.observe, found, snapshot, now_s))
-        timed("view after it", partial(book.view, snapshot, now_s))
-    timed("view, nothing changed", lambda: book.view(snapshot, now_s + 1), 20)
-    timed("observe the same sample again", lambda: book.observe(rounds[-1], snapshot, now_s))
+        timed(f"observe a full sample ({number})", partial(tracker.observe, found, snapshot, now_s))
+        timed("view after it", partial(tracker.view, snapshot, now_s))
+    timed("view, nothing changed", lambda: tracker.view(snapshot, now_s + 1), 20)
+    timed("observe the same sample again", lambda: tracker.observe(rounds[-1], snapshot, now_s))
     _change(state, 1)
     after = state.snapshot()
-    timed("view after one pod came", lambda: book.view(after, now_s))
+    timed("view after one new pod", lambda: tracker.view(after, now_s))
     _change(state, 1000)
     later = state.snapshot()
-    timed("view after 1,000 pods came", lambda: book.view(later, now_s))
-    view = book.view(later, now_s)
+    timed("view after 1,000 new pods", lambda: tracker.view(later, now_s))
+    view = tracker.view(later, now_s)
     uids = list(later.pods)
     timed("load of every pod, one by one", lambda: [view.pod_load(uid) for uid in uids])
-    timed("view when every sample is stale", lambda: book.view(later, now_s + 1000))
+    timed("view when every sample is stale", lambda: tracker.view(later, now_s + 1000))
     print_memory(state, rounds[0], rounds[1])
 
 

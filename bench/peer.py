@@ -1,8 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
 """One cycle of the descheduler on a simulated cluster: what it costs and what it leaves.
 
-It runs twice. A dry run tells how long it takes to decide, without the time that a simulated
-API server takes for evictions; the second run evicts, the simulated controllers and scheduler
-replace what it took, and the load of the nodes is counted once every pod has a node again.
+It runs twice. A dry run measures how long it takes to decide, without the evictions on the
+simulated API server; the second run evicts, the simulated controllers and scheduler replace the
+pods, and the load of the nodes is counted once every pod has a node again.
 """
 
 from __future__ import annotations
@@ -27,15 +28,14 @@ from bench.crowd import (
 )
 from bench.front import Amounts, Front
 from common.clock import SYSTEM
-from simulator.api import write_kubeconfig
-from simulator.cluster import Settings, SimulatedCluster, simulate
+from simulator.cluster import Settings, SimulatedCluster, simulate, write_kubeconfig
 
 SPEED = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one cycle came to."""
+    """The result of one cycle."""
 
     cycle_s: float
     evictions: int
@@ -43,7 +43,7 @@ class Outcome:
 
 
 def peer(found: Crowd) -> Outcome:
-    """Let the descheduler look at a cluster once."""
+    """Run one cycle of the descheduler on a cluster."""
     return asyncio.run(_on(found, descheduler.build()))
 
 
@@ -107,7 +107,7 @@ def _pods(found: Crowd) -> int:
 
 
 def _running(cluster: SimulatedCluster) -> int:
-    """Return how many pods run and are not about to end."""
+    """Return how many pods run and are not terminating."""
     return sum(
         pod.get("status", {}).get("phase") == "Running"
         and "deletionTimestamp" not in pod["metadata"]

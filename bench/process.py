@@ -1,4 +1,5 @@
-"""Processes that a benchmark starts and looks at."""
+# SPDX-License-Identifier: Apache-2.0
+"""Processes of a benchmark."""
 
 from __future__ import annotations
 
@@ -14,9 +15,9 @@ from pathlib import Path
 def running(
     command: Sequence[str], *, log: Path | None = None, stdin: int | None = None
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Run a program until the block ends; give it with the first line that it prints.
+    """Run a program until the block ends; yield it with the first line that it prints.
 
-    What it complains goes into `log`; a program that ends without a word ends the benchmark.
+    Its stderr goes to `log`; a program that exits without output ends the benchmark.
     """
     pipe = subprocess.PIPE
     with (
@@ -27,28 +28,31 @@ def running(
             assert process.stdout is not None
             line = process.stdout.readline().strip()
             if not line:
-                words = log.read_text()[-2000:] if log is not None else ""
-                raise SystemExit(f"{' '.join(command[:3])} did not start: {words}")
+                output = log.read_text()[-2000:] if log is not None else ""
+                raise SystemExit(f"{' '.join(command[:3])} did not start: {output}")
             yield process, line
         finally:
             process.terminate()
 
 
 def memory_mb(field: str = "VmRSS", *, pid: int | str = "self") -> float:
-    """Return a line of a process's status: what is resident, or at its peak."""
+    """Return resident or peak memory from the status of a process."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith(f"{field}:")).split()[1]) / 1024
 
 
 @contextmanager
 def extender(
-    settings: str, kubeconfig: str, folder: Path
+    settings: str, kubeconfig: str, folder: Path, *, program: Sequence[str] = ("extender",)
 ) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
-    """Run our extender on free ports until the block ends; give it with its addresses."""
+    """Run our extender on free ports until the block ends; yield it with its addresses.
+
+    `program` is the module that runs it, with arguments that precede the flags.
+    """
     config = folder / "extender.yaml"
     head = "apiVersion: evenkeel.io/v1alpha1\nkind: ExtenderConfiguration\n"
     config.write_text(head + settings)
     flags = ["--config", str(config), "--kubeconfig", kubeconfig]
-    command = [sys.executable, "-m", "extender", "--port", "0", "--health-port", "0", *flags]
+    command = [sys.executable, "-m", *program, "--port", "0", "--health-port", "0", *flags]
     with running(command, log=folder / "extender.log") as (process, line):
         yield process, json.loads(line)

@@ -1,7 +1,8 @@
-"""Read 5,000 nodes and 150,000 pods over HTTP, and the official client's informer beside it.
+# SPDX-License-Identifier: Apache-2.0
+"""Read 5,000 nodes and 150,000 pods over HTTP, compared with the informer of the official client.
 
 Prints the time to synced, the memory of a process that only reads, the CPU time of a
-watch event and the cost of a snapshot. Every reader is a process of its own.
+watch event and the cost of a snapshot. Every reader is a separate process.
 
     python -m bench.reading [--nodes N] [--pods N] [--events N]
 """
@@ -23,10 +24,10 @@ import httpx
 
 from bench.process import memory_mb
 from bench.synthetic import Size, kubeconfig, serve
+from common.cache.reader import ClusterReader
 from common.clock import SYSTEM
-from common.cluster.reader import ClusterReader
+from common.config import Reading
 from common.kube.client import connect
-from common.kube.reflector import ReflectorSettings
 from common.metrics import Metrics
 
 MEMORY_LIMIT_MB = 500
@@ -45,7 +46,7 @@ def main() -> None:
     print(f"{options.nodes} nodes, {options.pods} pods, {options.events} watch events")
     large = _measure("ours", options.nodes, options.pods, options.events)
     _report(large, options)
-    print(f"\nthe official client's informer beside ours, {PEER_PODS} of the same pods")
+    print(f"\nthe informer of the official client, for comparison, {PEER_PODS} of the same pods")
     rounds = [
         {who: _measure(who, 100, PEER_PODS, 2_000) for who in ("ours", "official")}
         for _ in range(3)
@@ -106,7 +107,7 @@ async def _read(options: argparse.Namespace) -> Figures:
         config = kubeconfig(Path(folder), options.port)
         async with connect(kubeconfig=config, qps=0, clock=SYSTEM) as client:
             reader = ClusterReader(
-                client, settings=ReflectorSettings(), clock=SYSTEM, metrics=Metrics("bench")
+                client, reading=Reading(), clock=SYSTEM, metrics=Metrics("bench")
             )
             task = asyncio.create_task(reader.run())
             await reader.wait_synced()
@@ -140,7 +141,7 @@ def _snapshots(reader: ClusterReader) -> Figures:
         for key in keys[:count]:
             record = state.pods.records.get(key)
             assert record is not None
-            # Forgotten and put back: the same work as a change that a watch brings.
+            # Removed and added: the same work as a watch event.
             state.pods.forget(key)
             state.pods._put(key, record)
         state.snapshot()
@@ -175,7 +176,7 @@ def _official(options: argparse.Namespace) -> None:
             time.sleep(0.001)
         found["event_us"] = (time.process_time() - spent) / options.events * 1e6
     print(json.dumps(found), flush=True)
-    os._exit(0)  # its thread sits in a watch that never ends
+    os._exit(0)  # its thread is in a watch that never ends
 
 
 def _timed(work: Any, times: int) -> float:

@@ -1,13 +1,13 @@
-"""How well the belief about nodes holds on recordings of real kubelets, one step ahead.
+# SPDX-License-Identifier: Apache-2.0
+"""How well the load estimate predicts the next sample, on recordings of real kubelets.
 
-`python -m bench.recordings FILE...` plays each file: one JSON line per look with `t`, `nodes` and
-`pods` (the items of the metrics API) and `objs` ([pod, node, time of scheduling]). Before each
-new sample of a node, what was believed of it is set against what the sample then says. It
-prints per minute and node the worst and the mean distance in points of allocatable. A sample
-whose window contains the start of a pod is the mean of two different loads, and no belief about
-one moment can be equal to it: these are printed apart.
+`python -m bench.recordings FILE...` plays each file: one JSON line per reading with `t`, `nodes`
+and `pods` (the items of the metrics API) and `objs` ([pod, node, time of scheduling]). Each new
+sample of a node is compared with the estimate before it. It prints per minute and node the worst
+and the mean difference in points of allocatable. A sample whose window contains the start of a
+pod is the mean of two different loads, which no estimate can match: these are printed separately.
 
-Recordings do not say what pods ask for; `--request MILLI` stands in for it.
+Recordings have no requests of pods; `--request MILLI` sets them.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from common.cluster.objects import Node, Pod
+from common.api.objects import Node, Pod
+from common.cache.state import ClusterState
 from common.cluster.records import NodeName
-from common.cluster.state import ClusterState
-from common.load import LoadBook, NodeLoad
+from common.load import LoadTracker, NodeLoad
 from common.usage.metrics_server import read_node, read_pod
 from common.usage.source import Sample, Usage
 
@@ -36,7 +36,7 @@ SETTLED_S = 120.0
 
 
 class Step(NamedTuple):
-    """A new sample of a node, and what was believed just before it came."""
+    """A new sample of a node, and the estimate just before it."""
 
     node: str
     at_s: float
@@ -56,8 +56,8 @@ class Step(NamedTuple):
 
 
 def steps(rows: list[dict[str, Any]], request_milli: int) -> Iterator[Step]:
-    """Play a recording; yield each new sample of a node with the belief before it."""
-    state, book = ClusterState(), LoadBook()
+    """Play a recording; yield each new sample of a node with the estimate before it."""
+    state, tracker = ClusterState(), LoadTracker()
     newest: dict[NodeName, float] = {}
     began_s = rows[0]["t"]
     pods: dict[str, Pod] = {}
@@ -69,7 +69,7 @@ def steps(rows: list[dict[str, Any]], request_milli: int) -> Iterator[Step]:
         )
         for name in sample.nodes:
             state.nodes.upsert(_node(name))
-        believed = book.view(state.snapshot(), row["t"]).nodes
+        believed = tracker.view(state.snapshot(), row["t"]).nodes
         for name, usage in sample.nodes.items():
             if usage.end_s > newest.get(name, 0.0):
                 if name in newest:
@@ -77,7 +77,7 @@ def steps(rows: list[dict[str, Any]], request_milli: int) -> Iterator[Step]:
                     mixed = any((pod.scheduled_s or 0.0) > usage.start_s - 1.0 for pod in there)
                     yield Step(name, row["t"] - began_s, believed[name], usage, mixed)
                 newest[name] = usage.end_s
-        book.observe(sample, state.snapshot(), row["t"])
+        tracker.observe(sample, state.snapshot(), row["t"])
 
 
 def _raw(item: Any) -> msgspec.Raw:
@@ -127,7 +127,7 @@ def show(path: Path, request_milli: int) -> None:
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     found = list(steps(rows, request_milli))
     begun = datetime.fromtimestamp(rows[0]["t"], UTC)
-    print(f"{path.name}: {len(rows)} looks from {begun:%H:%M:%S}, {len(found)} new node samples")
+    print(f"{path.name}: {len(rows)} readings from {begun:%H:%M:%S}, {len(found)} new node samples")
     minutes: dict[tuple[int, str], list[Step]] = defaultdict(list)
     for step in found:
         minutes[int(step.at_s // 60), step.node].append(step)

@@ -1,16 +1,17 @@
-"""Why scheduler-config.yaml says what it says: each choice beside its alternatives, measured.
+# SPDX-License-Identifier: Apache-2.0
+"""The choices in scheduler-config.yaml, each measured with its alternatives.
 
-One real control plane, kwok's nodes, the real extender. `weight`: how many pods land on nodes
-that are hot by use although something of the scheduler's own pulls them there, and how many
-follow a preference of their user's where load is no reason against it. `timeout`: what a hung
-extender costs, how long ours really takes, and what happens if the timeout is shorter than the
-longest wait that the extender allows itself. `sampling`: how many moved pods reach their
-planned node among 300 (`--nodes`), and pods per second, in turn.
+One real control plane, kwok nodes, the real extender. `weight`: how many pods land on hot nodes
+although the scores of the scheduler prefer them, and how many follow a preference of the user
+where load does not matter. `timeout`: the cost of a hung extender, how long ours takes, and what
+happens if the timeout is shorter than the longest wait of the extender. `sampling`: how many
+moved pods reach their planned node among 300 (`--nodes`), and pods per second, in turn.
+`shortlist`: where pods land with and without shortlists, in turn (`bench/shortlist_choices.py`).
 
 Every configuration is the shipped one with the value in question replaced, and with
 `clientConnection` qps and burst 5000: at the default 50 all rates look alike.
 
-    python -m bench.scheduler_choices [--parts weight,timeout,sampling] [--nodes N]
+    python -m bench.scheduler_choices [--parts weight,timeout,sampling,shortlist] [--nodes N]
 """
 
 from __future__ import annotations
@@ -30,20 +31,21 @@ from typing import Any
 
 import yaml
 
-from controlplane.cluster import Wanted, up
-from controlplane.errors import Refused
-from controlplane.guardian import Guardian
-from controlplane.scheduler_config import SHIPPED
-from simulator import build
-from tests.support.bad_extender import Fault, bad_extender
-from tests.support.cluster import AT_ONCE, MERGE, Cluster
-from tests.support.extender_process import (
+from bench import shortlist_choices
+from bench.stands.cluster import AT_ONCE, MERGE, Cluster
+from bench.stands.extender_process import (
     ExtenderProcess,
     Metrics,
     extender_running,
     seen_migrations,
 )
-from tests.support.landing import Json, Landing, another, hits, waiting_reason
+from bench.stands.faulty_extender import Fault, faulty_extender
+from bench.stands.landing import Json, Landing, another, hits, waiting_reason
+from controlplane.cluster import ClusterOptions, up
+from controlplane.errors import Refused
+from controlplane.guardian import Guardian
+from controlplane.scheduler_config import SHIPPED
+from simulator import build
 
 WEIGHTS = (1, 2, 3, 5, 6, 8, 12)
 TIMEOUTS = ("100ms", "200ms", "500ms", "1s")
@@ -52,6 +54,7 @@ MAINTAINED, WAITING_PODS = 3, 10
 HUNG_PODS, HUNG_ROUNDS = 6, 2
 LARGE, WORKLOADS, REPLICAS = 300, 25, 4
 RATE_PODS, RATE_PAIRS = 300, 4
+ROUNDS = 2
 PATIENCE_S = 180.0
 POOL, MARK = "bench.evenkeel.io/pool", "bench.evenkeel.io/marked"
 IMAGE_BYTES = 100 << 30  # kube-scheduler divides it by the share of nodes that have it
@@ -61,13 +64,13 @@ Change = Callable[[Json], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """Twenty nodes, some of them marked: what both kinds use, and what pulls pods to them."""
+    """Twenty nodes, some of them marked: their usage, and what makes the scheduler prefer them."""
 
-    words: str
-    use: str = "2400m"
+    label: str
+    use: tuple[str, str] = ("2400m", "7200m")
+    """CPU usage of the other nodes and of the marked ones."""
     asked: tuple[str, str] = ("100m", "128Mi")
     marked: int = MARKED
-    marked_use: str = "7200m"
     pods: int = PODS
     preferred: bool = False
     image: bool = False
@@ -75,27 +78,28 @@ class Pool:
 
 FULL = ("4800m", "19Gi")
 POOLS = {
-    "plain": Pool(words="nothing"),
-    "requests": Pool(words="emptier by requests", asked=FULL),
-    "image": Pool(words="have the image", image=True),
-    "affinity": Pool(words="preferred, 100", preferred=True),
-    "all": Pool(words="all of these", asked=FULL, image=True, preferred=True),
+    "plain": Pool(label="nothing"),
+    "requests": Pool(label="emptier by requests", asked=FULL),
+    "image": Pool(label="have the image", image=True),
+    "affinity": Pool(label="preferred, 100", preferred=True),
+    "all": Pool(label="all of these", asked=FULL, image=True, preferred=True),
 }
 PREFERENCE = {
-    "warm-20": Pool(words="20", use="800m", marked=10, marked_use="2400m", pods=30, preferred=True),
-    "warm-40": Pool(words="40", use="800m", marked=10, marked_use="4000m", pods=30, preferred=True),
+    "warm-20": Pool(label="20", use=("800m", "2400m"), marked=10, pods=30, preferred=True),
+    "warm-40": Pool(label="40", use=("800m", "4000m"), marked=10, pods=30, preferred=True),
 }
 
 
 @dataclass(slots=True)
 class Bench:
-    """The stand, and the kube-scheduler of the round."""
+    """The control plane, and the kube-scheduler of the round."""
 
     cluster: Cluster
     landing: Landing
     folder: Path
     extender: ExtenderProcess
     large: int = LARGE
+    rounds: int = ROUNDS
     marked: dict[str, list[str]] = field(default_factory=dict)
 
     async def configure(self, change: Change, url: str = "") -> None:
@@ -105,13 +109,13 @@ class Bench:
         )
 
     async def without_extender(self) -> None:
-        """Restart kube-scheduler so that it asks nobody."""
+        """Restart kube-scheduler without extenders."""
         await self.cluster.configure_scheduler(
             self._written(lambda config: config.pop("extenders")), extender_url=None
         )
 
     def write(self, change: Change) -> None:
-        """Leave a configuration for the next start."""
+        """Write the configuration for the next start."""
         plane = self.cluster.control_plane
         plane.write_scheduler_config(self._written(change), self.extender.url)
 
@@ -137,7 +141,7 @@ async def weigh(bench: Bench) -> None:
     """Print where pods land with each weight."""
     pools = POOLS | PREFERENCE
     for name, pool in pools.items():
-        await _furnish(bench, name, pool)
+        await _fill(bench, name, pool)
     await bench.measured()
     await bench.without_extender()
     rows = {"none": await _landed(bench)}
@@ -147,15 +151,15 @@ async def weigh(bench: Bench) -> None:
     _print_weights(rows)
 
 
-async def _furnish(bench: Bench, name: str, pool: Pool) -> None:
+async def _fill(bench: Bench, name: str, pool: Pool) -> None:
     add, labels = bench.cluster.add_nodes, {POOL: name}
     bench.marked[name] = await add(pool.marked, labels={**labels, MARK: "true"})
     others = await add(POOL_NODES - pool.marked, labels=labels)
     if pool.image:
         await asyncio.to_thread(_give_image, bench.cluster, bench.marked[name])
     cpu, memory = pool.asked
-    occupants = [_occupant(bench, n, "100m", "128Mi", pool.marked_use) for n in bench.marked[name]]
-    occupants += [_occupant(bench, n, cpu, memory, pool.use) for n in others]
+    occupants = [_occupant(bench, n, "100m", "128Mi", pool.use[1]) for n in bench.marked[name]]
+    occupants += [_occupant(bench, n, cpu, memory, pool.use[0]) for n in others]
     await bench.cluster.create(occupants)
 
 
@@ -211,26 +215,26 @@ def _print_weights(rows: dict[str, dict[str, float]]) -> None:
     _print_table(
         f"{MARKED} of {POOL_NODES} nodes are used to 90 %, the others to 30 %: "
         f"percent of {PODS} pods on the hot ones, by what pulls pods there",
-        ["weight", *(pool.words for pool in POOLS.values())],
+        ["weight", *(pool.label for pool in POOLS.values())],
         [[weight, *(f"{row[name]:.0f}" for name in POOLS)] for weight, row in rows.items()],
     )
     _print_table(
         "Half of the nodes are preferred (100) and not hot: percent of pods that follow, "
         "by how many points more those are used",
-        ["weight", *(pool.words for pool in PREFERENCE.values())],
+        ["weight", *(pool.label for pool in PREFERENCE.values())],
         [[weight, *(f"{row[name]:.0f}" for name in PREFERENCE)] for weight, row in rows.items()],
     )
 
 
 async def time_out(bench: Bench) -> None:
-    """Print what each timeout costs with a hung extender, and what it spoils with ours."""
+    """Print the cost of each timeout with a hung extender, and its effect with ours."""
     pool = await bench.cluster.add_nodes(MAINTAINED, labels={POOL: "maintained"})
     for node in pool:
-        await bench.landing.maintain(node, on=True)
+        await bench.cluster.maintain(node, on=True)
     await bench.measured()
     wrong = {timeout: await _under_maintenance(bench, timeout) for timeout in TIMEOUTS}
     rates: dict[str, list[float]] = {timeout: [] for timeout in TIMEOUTS}
-    async with bad_extender(Fault.SILENT) as url:
+    async with faulty_extender(Fault.SILENT) as url:
         for number in range(HUNG_ROUNDS):
             for timeout in TIMEOUTS:
                 await bench.configure(_with(httpTimeout=timeout), url)
@@ -270,7 +274,7 @@ async def _hung_rate(bench: Bench, name: str) -> float:
 
 
 async def sample(bench: Bench) -> None:
-    """Print what it brings and costs to show every node to every pod."""
+    """Print the gain and the cost of scoring every node for every pod."""
     have = len(await bench.extender.nodes())
     await bench.cluster.add_nodes(bench.large - have)
     arms: dict[str, Change] = {"default": _sampling, "100": lambda _: None}
@@ -325,7 +329,7 @@ async def _all_bound(bench: Bench, names: Sequence[str], gone: frozenset[str]) -
 
 
 async def _rate(bench: Bench, change: Change) -> float:
-    """Have pods wait for a scheduler; return how many a second it binds, of the middle 80 %."""
+    """Return the bindings per second of the middle 80 % of waiting pods."""
     await bench.cluster.stop("kube-scheduler")
     namespace, asked = bench.cluster.namespace, await _filter_calls(bench.extender)
     labels = {"app": "rate"}
@@ -348,7 +352,7 @@ async def _clear_away(bench: Bench) -> None:
     api = bench.cluster.control_plane.api
 
     async def gone() -> bool:
-        # A busy server may take longer over hundreds of deletions than anybody waits.
+        # A busy server may take longer for hundreds of deletions than the timeout.
         with contextlib.suppress(Refused):
             await asyncio.to_thread(api.delete, f"{path}?labelSelector=app%3Drate", AT_ONCE)
             return not (await asyncio.to_thread(api.get, path, labelSelector="app=rate"))["items"]
@@ -363,7 +367,7 @@ async def _filter_calls(extender: ExtenderProcess) -> float:
 
 @asynccontextmanager
 async def _bindings(bench: Bench, count: int) -> AsyncIterator[list[float]]:
-    """Note when each of so many pods gets its node; the list is complete afterwards."""
+    """Record when each pod gets its node; the list is complete afterwards."""
     path = f"/api/v1/namespaces/{bench.cluster.namespace}/pods"
     listed = await asyncio.to_thread(bench.cluster.control_plane.api.get, path, limit="1")
     version = listed["metadata"]["resourceVersion"]
@@ -387,7 +391,7 @@ async def _bindings(bench: Bench, count: int) -> AsyncIterator[list[float]]:
 
 
 def _print_latency(metrics: Metrics) -> None:
-    """Print within which bucket of its histogram the extender answered."""
+    """Print the histogram bucket of the response times of the extender."""
     rows = []
     for verb in ("filter", "prioritize"):
         pattern = rf'request_duration_seconds_bucket{{le="(\S+?)",verb="{verb}"}} (\S+)'
@@ -410,19 +414,32 @@ def _each(values: Sequence[float], style: str = ".0f") -> str:
     return ", ".join(f"{value:{style}}" for value in values)
 
 
-PARTS = {"weight": weigh, "timeout": time_out, "sampling": sample}
+async def shorten(bench: Bench) -> None:
+    """Print where pods land with a shortlist and with all nodes."""
+    trial = shortlist_choices.Trial(bench.cluster, bench.landing, bench.folder)
+    await trial.prepare()
+    await bench.measured()
+    async with trial.extenders(bench.extender) as urls:
+        for number in range(bench.rounds):
+            for arm in list(urls)[:: 1 if number % 2 else -1]:
+                await bench.configure(lambda _: None, urls[arm])
+                await trial.play(arm)
+    _print_table(*trial.table())
 
 
-async def run(parts: Sequence[str], large: int, folder: Path) -> None:
-    """Measure on a control plane that ends with us."""
+PARTS = {"weight": weigh, "timeout": time_out, "sampling": sample, "shortlist": shorten}
+
+
+async def run(parts: Sequence[str], folder: Path, *, large: int, rounds: int) -> None:
+    """Measure on a control plane that stops with this process."""
     root = folder / "cp"
     guardian = Guardian(root)
     try:
-        plane = await asyncio.to_thread(up, Wanted(root), lambda line: None)
+        plane = await asyncio.to_thread(up, ClusterOptions(root), lambda line: None)
         cluster = Cluster(plane, folder)
         await cluster.open()
         async with extender_running(cluster, folder) as extender:
-            bench = Bench(cluster, Landing(cluster), folder, extender, large)
+            bench = Bench(cluster, Landing(cluster), folder, extender, large, rounds)
             for part in parts:
                 await PARTS[part](bench)
                 if part == "weight":
@@ -435,13 +452,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--parts", default=",".join(PARTS), help="which choices (default: all)")
     parser.add_argument("--nodes", type=int, default=LARGE, help="of the part sampling")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="of the part shortlist")
     options = parser.parse_args()
     parts = options.parts.split(",")
     if unknown := sorted(set(parts) - set(PARTS)):
         parser.error(f"unknown part {unknown[0]}: choose from {', '.join(PARTS)}")
     with tempfile.TemporaryDirectory(prefix="evenkeel-bench-") as folder:
         started = time.monotonic()
-        asyncio.run(run(parts, options.nodes, Path(folder)))
+        asyncio.run(run(parts, Path(folder), large=options.nodes, rounds=options.rounds))
         print(f"\n{time.monotonic() - started:.0f} s in all")
 
 

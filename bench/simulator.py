@@ -1,4 +1,5 @@
-"""How large a cluster the simulator can carry: pods created and scheduled, events, memory.
+# SPDX-License-Identifier: Apache-2.0
+"""How large a cluster the simulator can run: pods created and scheduled, events, memory.
 
 python -m bench.simulator [--nodes 1000] [--pods 20000]
 """
@@ -23,7 +24,7 @@ _REPLICAS = 50
 
 
 class Counter:
-    """Counts changes of pods, and pods that have come so far."""
+    """Counts changes of pods, and pods in each state."""
 
     def __init__(self, store: Store) -> None:
         self.changes = self.bound = self.ready = 0
@@ -50,15 +51,13 @@ def main() -> None:
 
 
 async def measure(nodes: int, pods: int, speed: float) -> None:
-    """Create nodes and Deployments in a living cluster and follow their pods."""
+    """Create nodes and Deployments in a running cluster and follow their pods."""
     base_mb = memory_mb()
     async with simulate(Settings(seed=1, speed=speed), clock=SYSTEM) as cluster:
         started = time.perf_counter()
         cluster.create(build.node(f"node-{i}", zone="abc"[i % 3]) for i in range(nodes))
         await until(lambda: len(cluster.fleet.kubelets) == nodes)
-        await until(
-            lambda: not any(v.node.taints for v in cluster.mirror.snapshot().nodes.values())
-        )
+        await until(lambda: not any(v.node.taints for v in cluster.cache.snapshot().nodes.values()))
         print(f"{nodes} nodes ready after {time.perf_counter() - started:.1f} s")
         await follow(cluster, list(deployments(pods)), pods)
         gc.collect()
@@ -72,7 +71,7 @@ async def follow(cluster: SimulatedCluster, manifests: list[Manifest], pods: int
     version = cluster.store.resource_version
     cluster.create(manifests)
     steps: tuple[tuple[str, Callable[[], bool]], ...] = (
-        ("created", lambda: len(cluster.mirror.state.pods.records) >= pods),
+        ("created", lambda: len(cluster.cache.state.pods.records) >= pods),
         ("scheduled", lambda: counter.bound >= pods),
         ("ready", lambda: counter.ready >= pods),
     )
@@ -86,20 +85,20 @@ async def follow(cluster: SimulatedCluster, manifests: list[Manifest], pods: int
 
 
 def deployments(pods: int) -> Iterator[Manifest]:
-    """Return Deployments that make so many pods."""
+    """Return Deployments with this many pods in total."""
     for number in range(0, pods, _REPLICAS):
         replicas = min(_REPLICAS, pods - number)
         yield build.deployment(f"app-{number}", replicas, cpu="100m", usage_cpu="80m")
 
 
 async def until(done: Callable[[], bool]) -> None:
-    """Wait until something holds."""
+    """Wait until a condition holds."""
     while not done():
         await asyncio.sleep(0.05)
 
 
 def memory_mb() -> float:
-    """Return the most memory that this process has used."""
+    """Return the peak memory of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 

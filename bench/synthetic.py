@@ -1,9 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
 """A large cluster served over HTTP: lists in pages, watches, and events on demand.
 
 The objects are as large as real ones (status, container states and managed fields
-included), so that reading them costs what it costs in production. They are made from one
-template by replacing bytes: the server must not be what is measured. Usage is measured for
-all of them, now; Leases are taken and forgotten; there are no other objects.
+included), so that reading them costs as much as in production. They are made from one template by
+replacing bytes, because the server must not be what is measured. All of them have current usage;
+Leases are accepted and not stored; there are no other objects.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _USAGE = "metrics.k8s.io"
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much there is."""
+    """The size of the cluster."""
 
     nodes: int
     pods: int
@@ -63,7 +64,7 @@ class Cluster:
         return kinds.get(plural, (0, None))
 
     def usage(self, plural: str) -> bytes:
-        """Return the measurements of all nodes or pods, taken a moment ago."""
+        """Return current measurements of all nodes or pods."""
         if plural not in self._usage:
             make = _node_usage if plural == "nodes" else _pod_usage
             items = ",".join(make(n) for n in range(self.items(plural)[0]))
@@ -149,7 +150,7 @@ class Server:
 
 
 async def serve(size: Size, announce: Any) -> None:
-    """Serve until cancelled; tell `announce` the port."""
+    """Serve until canceled; call `announce` with the port."""
     runner = web.AppRunner(Server(Cluster(size)).app(), access_log=None)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -257,7 +258,9 @@ def _node() -> build.Manifest:
 
 def _pod_usage(number: int) -> str:
     workload = number // REPLICAS
-    usage = f'{{"cpu":"{50 + number * 37 % 400}m","memory":"{100 + number * 53 % 400}Mi"}}'
+    cpu_nano = (50 + number * 37 % 400) * 1_000_000 + number
+    mem_kibi = (100 + number * 53 % 400) * 1024 + number % 1000
+    usage = f'{{"cpu":"{cpu_nano}n","memory":"{mem_kibi}Ki"}}'
     name = f"web-{workload:05d}-7d9f8c6b5-{number:07d}"
     return (
         f'{{"metadata":{{"name":"{name}","namespace":"team-{workload % 40:03d}"}},'
@@ -266,9 +269,10 @@ def _pod_usage(number: int) -> str:
 
 
 def _node_usage(number: int) -> str:
+    usage = f'{{"cpu":"{4000 + number * 7 % 3500}000001n","memory":"12582913Ki"}}'
     return (
         f'{{"metadata":{{"name":"node-{number:05d}.example.internal"}},"timestamp":"@NOW@",'
-        f'"window":"15s","usage":{{"cpu":"{4000 + number * 7 % 3500}m","memory":"12Gi"}}}}'
+        f'"window":"15s","usage":{usage}}}'
     )
 
 

@@ -1,8 +1,9 @@
-"""One contestant at work on one scenario, watched from outside.
+# SPDX-License-Identifier: Apache-2.0
+"""One contestant on one scenario, observed from outside.
 
-Both get the same nodes and pods at the same places, the same kube-scheduler but for the
-extender, and the same measurements, which know all pods before either begins. Watching ends
-early once the cluster has stayed level for a while; otherwise when the time is over.
+Both get the same nodes and pods, the same kube-scheduler except for the extender, and the same
+measurements, which include all pods before either starts. Observation ends early once the
+cluster has stayed level for a while; otherwise when the time is up.
 """
 
 from __future__ import annotations
@@ -11,61 +12,93 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from bench import descheduler
-from bench.arena.figures import CEILING, Figures, Goal, Moment, level_since, repeats
+from bench import descheduler, trimaran
+from bench.arena.figures import CEILING, Evictions, Figures, Goal, Moment, Run, level_since, repeats
 from bench.arena.view import progress
+from bench.stands.cluster import Cluster
+from bench.stands.episode import Episode, episode, measured, was_evicted
+from bench.stands.real_scenario import Pods, app_of, fewest, node_of, stage, watched
 from simulator.scenarios import Scenario, load_scenario
-from tests.support.cluster import Cluster
-from tests.support.episode import Episode, episode, measured, was_evicted
-from tests.support.real_scenario import Pods, app_of, fewest, node_of, stage, watched
 
 OURS, PEER = "Evenkeel", "descheduler"
-OUR_CYCLE_S: Final = 10.0
-PEER_CYCLE_S: Final = 40.0
-QUIET_S: Final = 2 * PEER_CYCLE_S
-"""Whoever wants to spoil a level cluster gets two more looks at it."""
-# Pods and nodes were made just now; everything else is as shipped.
-SETTINGS: Final[Mapping[str, Any]] = {
-    "reschedulingInterval": f"{OUR_CYCLE_S:g}s",
-    "minPodAge": "1s",
-    "minNodeAge": "1s",
-}
-LOAD: Final[Mapping[str, Any]] = {"usageInterval": "5s"}
-OUR_WORDS: Final = (
-    f"{OURS}: both programs with the shipped rights and defaults, but a look every "
-    f"{OUR_CYCLE_S:g} s (measurements are no newer), usage read every "
-    f"{LOAD['usageInterval']}, and pods may move however young; it acts on what it saw in three "
-    "looks in a row and once more in newer samples."
-)
-PEER_WORDS: Final = (
-    f"{PEER} {descheduler.VERSION}: LowNodeUtilization on the same metrics-server's measurements, "
-    f"thresholds {descheduler.LOW_PERCENT}, targetThresholds {CEILING:g}, nodeFit, no limits, all "
-    f"rights; a fresh process every {PEER_CYCLE_S:g} s, as its CronJob does every 120 s: so often "
-    "because it acts at first sight, so seldom that each look has measurements from after the "
-    "last evictions, and fresh so that it need not wait for its own smoothing."
-)
-_PAUSE_S: Final = 0.5
-_SPOKEN_S: Final = 30.0
+PLACED = f"{PEER} + Trimaran"
 
-Say = Callable[[str], None]
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How often the contestants work."""
+
+    cycle: str
+    """Of Evenkeel, in words."""
+    settings: Mapping[str, Any]
+    load: Mapping[str, Any]
+    peer_cycle_s: float
+
+    @property
+    def quiet_s(self) -> float:
+        """Two more cycles of the peer: enough to see whether it disturbs a level cluster."""
+        return 2 * self.peer_cycle_s
+
+
+PACES: Final[Mapping[str, Pace]] = {
+    # Pods and nodes are new; everything else is the default.
+    "quick": Pace(
+        "a cycle every 10 s (the interval of measurements), usage read every 5 s, and no minimum "
+        "age of pods",
+        {"reschedulingInterval": "10s", "minPodAge": "1s", "minNodeAge": "1s"},
+        {"usageInterval": "5s"},
+        40.0,
+    ),
+    "shipped": Pace("nothing", {}, {}, 120.0),
+}
+
+
+def our_setup(pace: Pace) -> str:
+    return (
+        f"{OURS}: both programs with the shipped permissions and defaults, except {pace.cycle}; "
+        "it acts on three consecutive samples, and validates with newer ones."
+    )
+
+
+def peer_setup(pace: Pace) -> str:
+    return (
+        f"{PEER} {descheduler.VERSION}: LowNodeUtilization on the same metrics-server's "
+        f"measurements, thresholds {descheduler.LOW_PERCENT}, targetThresholds {CEILING:g}, "
+        f"nodeFit, no limits, all permissions; a new process every {pace.peer_cycle_s:g} s "
+        "(its CronJob: 120 s), because of its own smoothing."
+    )
+
+
+def placed_setup() -> str:
+    return (
+        f"{PLACED}: the same, and kube-scheduler v1.34 with {trimaran.PLUGIN} of scheduler-plugins "
+        f"{trimaran.VERSION} on the same measurements instead of the scores by requests."
+    )
+
+
+_PAUSE_S: Final = 0.5
+_PRINT_S: Final = 30.0
+
+Report = Callable[[str], None]
 Places = Counter[tuple[str, str]]
 """How many pods of each workload are on which node of the scenario."""
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What both contestants are given."""
+    """One comparison: the same for both contestants."""
 
     scenario: str
     seed: int
     goal: Goal
     seconds: float
-    say: Say
+    report: Report
+    pace: Pace
 
     def load(self) -> Scenario:
         return load_scenario(self.scenario)
@@ -73,7 +106,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A cluster before anybody touched it."""
+    """The initial state of a cluster."""
 
     nodes: Mapping[str, str]
     pods: Pods
@@ -91,33 +124,39 @@ class Start:
 
 
 async def ours(cluster: Cluster, folder: Path, given: Round) -> tuple[Figures, Places]:
-    """Let both programs of Evenkeel work with the rights that are shipped."""
+    """Run both programs of Evenkeel with the shipped permissions."""
     wanted = ["ResourceOptimization"] if given.goal.spread is None else None
     strategies = {"enabledStrategies": wanted} if wanted else {}
+    settings, load = {**given.pace.settings, **strategies}, given.pace.load
     async with episode(
-        cluster, folder, given.load(), seed=given.seed, settings={**SETTINGS, **strategies},
-        load=LOAD,
-    ) as loop:  # fmt: skip
+        cluster, folder, given.load(), seed=given.seed, settings=settings, load=load
+    ) as loop:
         start = _start(loop.nodes, loop.pods)
         places = start.places()
         moments = await _watch(start, given, OURS)
         figures = _figures(start, moments, given, OURS)
         proven = int((await loop.rebalancer.metrics()).total("_episode_lower_bound"))
         bound = max(figures.bound, proven) if given.goal.spread is not None else figures.bound
-        return replace(figures, bound=bound, landed=await _landed(loop)), places
+        evictions = replace(figures.evictions, landed=await _landed(loop))
+        return replace(figures, bound=bound, evictions=evictions), places
 
 
-async def peer(cluster: Cluster, binary: Path, given: Round, bound: int) -> tuple[Figures, Places]:
-    """Let descheduler work beside a kube-scheduler without extender; the bound is known."""
+async def peer(
+    cluster: Cluster, binary: Path, given: Round, bound: int, placer: AbstractContextManager[None]
+) -> tuple[Figures, Places]:
+    """Run descheduler; `placer` runs another scheduler than kube-scheduler without an extender."""
+    stock = isinstance(placer, nullcontext)
     nodes = await stage(cluster, given.load(), given.seed)
-    await cluster.start("kube-scheduler")
-    async with watched(cluster) as pods:
-        await measured(cluster, pods, nodes.values())
-        start = _start(nodes, pods)
-        places = start.places()
-        async with _cycles(binary, cluster.kubeconfig):
-            moments = await _watch(start, given, PEER)
-        return replace(_figures(start, moments, given, PEER), bound=bound), places
+    if stock:
+        await cluster.start("kube-scheduler")
+    with placer:
+        async with watched(cluster) as pods:
+            await measured(cluster, pods, nodes.values())
+            start, who = _start(nodes, pods), PEER if stock else PLACED
+            places = start.places()
+            async with _cycles(binary, cluster.kubeconfig, given.pace.peer_cycle_s):
+                moments = await _watch(start, given, who)
+            return replace(_figures(start, moments, given, who), bound=bound), places
 
 
 def _start(nodes: Mapping[str, str], pods: Pods) -> Start:
@@ -125,16 +164,16 @@ def _start(nodes: Mapping[str, str], pods: Pods) -> Start:
 
 
 async def _watch(start: Start, given: Round, who: str) -> list[Moment]:
-    """Look at the cluster until it has stayed level for a while, or the time is over."""
-    began, moments, said, said_s = time.monotonic(), [start.moment(0.0)], "", 0.0
+    """Observe the cluster until it has stayed level for a while, or the time is up."""
+    began, moments, printed, printed_s = time.monotonic(), [start.moment(0.0)], "", 0.0
     while (seconds := time.monotonic() - began) < given.seconds:
         moments.append(start.moment(seconds))
-        words = progress(moments[-1], len(start.pods.left))
-        if words != said or seconds - said_s >= _SPOKEN_S:
-            given.say(f"{seconds:5.0f} s  {who}: {words}")
-            said, said_s = words, seconds
+        line = progress(moments[-1], len(start.pods.left))
+        if line != printed or seconds - printed_s >= _PRINT_S:
+            given.report(f"{seconds:5.0f} s  {who}: {line}")
+            printed, printed_s = line, seconds
         since = level_since(moments, given.goal)
-        if since is not None and seconds - since >= QUIET_S:
+        if since is not None and seconds - since >= given.pace.quiet_s:
             break
         await asyncio.sleep(_PAUSE_S)
     return moments
@@ -143,15 +182,10 @@ async def _watch(start: Start, given: Round, who: str) -> list[Moment]:
 def _figures(start: Start, moments: list[Moment], given: Round, who: str) -> Figures:
     left = start.pods.left
     return Figures(
-        contestant=who,
-        scenario=given.scenario,
-        seed=given.seed,
+        run=Run(who, given.scenario, given.seed),
         bound=start.bound,
-        evictions=len(left),
-        repeats=repeats(start.uids, left),
-        landed=None,
+        evictions=Evictions(len(left), repeats(start.uids, left)),
         level_s=level_since(moments, given.goal),
-        watched_s=moments[-1].seconds,
         before=moments[0],
         after=moments[-1],
     )
@@ -163,12 +197,12 @@ async def _landed(loop: Episode) -> int:
 
 
 @asynccontextmanager
-async def _cycles(binary: Path, kubeconfig: Path) -> AsyncIterator[None]:
-    """Have the peer look at the cluster again and again while the block lasts."""
+async def _cycles(binary: Path, kubeconfig: Path, cycle_s: float) -> AsyncIterator[None]:
+    """Run cycles of the peer while the block lasts."""
 
     async def again() -> None:
         while True:
-            due = time.monotonic() + PEER_CYCLE_S
+            due = time.monotonic() + cycle_s
             await descheduler.cycle(binary, kubeconfig, cpu_percent=CEILING, mem_percent=CEILING)
             await asyncio.sleep(max(0.0, due - time.monotonic()))
 

@@ -1,7 +1,8 @@
-"""What a contestant came to, from what was seen of the pods. Pure.
+# SPDX-License-Identifier: Apache-2.0
+"""The results of a contestant, from the observed pods. Pure.
 
-Both contestants are judged by the same figures: what pods really use is known from their
-manifests, and every pod that left counts as an eviction, whoever says what about it.
+Both contestants are compared by the same figures: the usage of pods is known from their
+manifests, and every pod that left counts as an eviction.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from statistics import pstdev
 CEILING = 80.0
 """Percent of a node's CPU."""
 THRESHOLD = 20.0
-"""Points between the most and the least used node."""
+"""Points between the most and the least utilized node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class Goal:
     """Without it, no node above the ceiling is enough."""
 
     def met(self, moment: Moment) -> bool:
-        """Tell whether it is reached; a pod without a node has its load still to come."""
+        """Return whether it is reached; not while a pod has no node yet."""
         wide = self.spread is not None and moment.spread > self.spread
         return not (moment.hot or moment.homeless or wide)
 
@@ -35,9 +36,9 @@ class Moment:
 
     seconds: float
     percent: Sequence[float]
-    """What pods use of each node's CPU."""
+    """CPU utilization of each node in percent."""
     homeless: int = 0
-    """Pods that no scheduler has placed yet."""
+    """Pending pods."""
 
     @property
     def hot(self) -> int:
@@ -52,42 +53,55 @@ class Moment:
         return pstdev(self.percent)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
-    """One contestant's result in one scenario."""
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One contestant in one scenario."""
 
     contestant: str
     scenario: str
     seed: int
-    bound: int
-    evictions: int
-    repeats: int
+
+
+@dataclass(frozen=True, slots=True)
+class Evictions:
+    """What was evicted, and what became of it."""
+
+    total: int
+    repeated: int
     """Evictions of pods that had replaced an evicted one."""
-    landed: int | None
-    """Replacements on their planned node; nothing for whoever plans none."""
+    landed: int | None = None
+    """Replacements on their planned node; None without planned nodes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """The result of one run."""
+
+    run: Run
+    bound: int
+    evictions: Evictions
     level_s: float | None
-    """When the goal was reached for good; nothing if it was not."""
-    watched_s: float
+    """When the goal was reached and kept; None if it was not."""
     before: Moment
     after: Moment
 
     @property
     def ratio(self) -> float | None:
-        return self.evictions / self.bound if self.bound else None
+        return self.evictions.total / self.bound if self.bound else None
 
     def as_json(self) -> Mapping[str, object]:
-        """Return all figures by the names that programs read."""
+        """Return all figures by their JSON names."""
         return {
-            "contestant": self.contestant,
-            "scenario": self.scenario,
-            "seed": self.seed,
+            "contestant": self.run.contestant,
+            "scenario": self.run.scenario,
+            "seed": self.run.seed,
             "bound": self.bound,
-            "evictions": self.evictions,
+            "evictions": self.evictions.total,
             "evictionsPerBound": _rounded(self.ratio, 2),
-            "repeatEvictions": self.repeats,
-            "landedAsPlanned": self.landed,
+            "repeatEvictions": self.evictions.repeated,
+            "landedAsPlanned": self.evictions.landed,
             "secondsUntilLevel": _rounded(self.level_s, 1),
-            "secondsWatched": _rounded(self.watched_s, 1),
+            "secondsWatched": _rounded(self.after.seconds, 1),
             "hotBefore": self.before.hot,
             "hotAfter": self.after.hot,
             "spreadBefore": _rounded(self.before.spread, 1),
@@ -98,7 +112,7 @@ class Figures:
 
 
 def level_since(moments: Sequence[Moment], goal: Goal) -> float | None:
-    """Return when the goal was reached for good: it held from then on until the end."""
+    """Return since when the goal held until the end."""
     since = None
     for moment in moments:
         if not goal.met(moment):

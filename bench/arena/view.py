@@ -1,4 +1,5 @@
-"""The arena's results for people: one table, both contestants side by side."""
+# SPDX-License-Identifier: Apache-2.0
+"""The results of the arena as one table, both contestants side by side."""
 
 from __future__ import annotations
 
@@ -32,39 +33,44 @@ def show(results: Sequence[Figures], title: str) -> None:
     table = Table(*_HEAD, title=title, title_justify="left")
     for number, column in enumerate(table.columns):
         column.justify, column.no_wrap = "right" if number > 2 else "left", True
-    for number, each in enumerate(results, 1):
-        table.add_row(*row(each), end_section=number % 2 == 0)
+    for each, following in zip(results, [*results[1:], None], strict=True):
+        last = following is None or _where(following) != _where(each)
+        table.add_row(*row(each), end_section=last)
     console = Console()
     console.width = max(console.width, _WIDTH)
     console.print(table, highlight=False)
 
 
+def _where(figures: Figures) -> tuple[str, int]:
+    return figures.run.scenario, figures.run.seed
+
+
 def row(figures: Figures) -> tuple[str, ...]:
-    """Return what the table says of one contestant."""
-    before, after = figures.before, figures.after
+    """Return the cells of one contestant."""
+    before, after, evictions = figures.before, figures.after, figures.evictions
     return (
-        figures.scenario,
-        str(figures.seed),
-        figures.contestant,
+        figures.run.scenario,
+        str(figures.run.seed),
+        figures.run.contestant,
         str(figures.bound),
-        str(figures.evictions),
+        str(evictions.total),
         "–" if figures.ratio is None else f"{figures.ratio:.2f}",
-        str(figures.repeats),
-        "–" if figures.landed is None else f"{figures.landed} of {figures.evictions}",
-        level_words(figures),
+        str(evictions.repeated),
+        "–" if evictions.landed is None else f"{evictions.landed} of {evictions.total}",
+        level_text(figures),
         f"{before.hot} → {after.hot}",
         f"{before.spread:.0f} → {after.spread:.0f}",
         f"{before.deviation:.1f} → {after.deviation:.1f}",
     )
 
 
-def level_words(figures: Figures) -> str:
-    """Say when the cluster was level for good."""
+def level_text(figures: Figures) -> str:
+    """Return since when the cluster was level."""
     if figures.level_s is None:
-        return f"never in {figures.watched_s:.0f} s"
+        return f"never in {figures.after.seconds:.0f} s"
     return f"{figures.level_s:.0f} s"
 
 
 def progress(moment: Moment, evictions: int) -> str:
-    """Say how a cluster is while somebody works on it."""
+    """Return the state of a cluster in one line."""
     return f"{moment.hot} hot, spread {moment.spread:.0f} points, {evictions} evictions"

@@ -1,1 +1,2 @@
-"""Whether the extender can run for ever: everything busy for a while, and nothing grows."""
+# SPDX-License-Identifier: Apache-2.0
+"""Soak test of the extender: everything busy for a while, and nothing grows."""

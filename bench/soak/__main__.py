@@ -1,9 +1,10 @@
-"""Runs the extender for minutes with everything busy, and tells whether it could go on.
+# SPDX-License-Identifier: Apache-2.0
+"""Run the extender for minutes with everything busy, and check that nothing grows.
 
-The program itself, as a process, against a simulated cluster in which something always
-happens (`churn`), asked as quickly as it answers (`driver`). A row per interval; at the end
-the last fifth is compared with the second, for the first is warming up. Exits with 1 if
-memory grew by more than a tenth or anything is left over.
+The extender runs as a process with a simulated cluster that changes all the time (`churn`), and
+gets requests as fast as it answers (`driver`). It prints a row per interval; at the end the last
+fifth is compared with the second fifth, because the first is warm-up. Exits with 1 if memory grew
+by more than a tenth or anything is left over.
 
     python -m bench.soak [--minutes M] [--nodes N] [--pods N] [--rows N]
 """
@@ -34,7 +35,7 @@ from common import logs
 
 MOST_GROWTH: Final = 1.10
 _SPARE: Final = 3
-"""Connections to the API server and their tasks, more or fewer at any moment."""
+"""Allowed variation of connections to the API server and their tasks."""
 _PATIENCE_S: Final = 180.0
 _SETTINGS: Final = """\
 leaseNamespace: default
@@ -57,7 +58,7 @@ class Row:
     p50_ms: float
     p99_ms: float
     cpu_ms: float
-    """Per request, with all that is done beside; unlike p99 it does not mind busy neighbours."""
+    """CPU per request, including background work; unlike p99 independent of other processes."""
     held: Held
     intents: float
 
@@ -73,7 +74,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What the process holds."""
+    """Resources of the process."""
 
     mb: float
     fds: int
@@ -82,7 +83,7 @@ class Held:
 
 
 class Subject:
-    """The extender that is watched."""
+    """The extender under test."""
 
     def __init__(self, pid: int, addresses: dict[str, str]) -> None:
         self._folder = Path(f"/proc/{pid}")
@@ -94,7 +95,7 @@ class Subject:
         return (await self._http.get("/readyz")).is_success
 
     def cpu_s(self) -> float:
-        """Return the CPU time that was used since the last question."""
+        """Return the CPU time since the last call."""
         after_name = (self._folder / "stat").read_text().rpartition(")")[2].split()
         user, system = after_name[11:13]
         now = (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
@@ -105,7 +106,7 @@ class Subject:
         return Figures((await self._http.get("/metrics")).text)
 
     async def held(self) -> Held:
-        """Return what it holds; this very question is among it."""
+        """Return its resources, including those of this request."""
         status = dict(
             line.split(":", 1) for line in (self._folder / "status").read_text().splitlines()
         )
@@ -167,7 +168,7 @@ async def _soak(size: Size, seconds: float, rows: int) -> int:
 
 
 async def _watched(subject: Subject, size: Size, seconds: float, rows: int) -> list[Row]:
-    """Ask for so long; print and return what was seen."""
+    """Send requests for a while; print and return the figures."""
     names = [f"node-{number:04d}" for number in range(size.nodes)]
     driver = Driver(subject.address, names)
     subject.cpu_s()
@@ -223,7 +224,7 @@ async def _verdict(subject: Subject, before: Held, rows: Sequence[Row]) -> int:
 
 
 async def _left_over(subject: Subject, before: Held) -> list[str]:
-    """Return what the process still holds once nobody asks any more."""
+    """Return the resources of the process after the last request."""
 
     async def is_back() -> bool:
         now = await subject.held()

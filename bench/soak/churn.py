@@ -1,9 +1,10 @@
-"""A simulated cluster in which something happens all the time.
+# SPDX-License-Identifier: Apache-2.0
+"""A simulated cluster that changes all the time.
 
-Pods are moved by Migrations of which most go well, some are withdrawn and some run out;
-workloads grow and shrink; nodes go under maintenance and come back; watches break off; and
-for a part of every minute nothing is measured. How much there is of everything stays the
-same, so whatever grows in a program that watches is its own.
+Pods are moved by Migrations, most of which succeed, some are withdrawn and some expire;
+workloads scale up and down; nodes enter and leave maintenance; watches break; and for a part of
+every minute nothing is measured. The total size stays the same, so anything that grows in a
+client is its own.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from typing import Final
 import msgspec
 import yaml
 
-from common.clock import SYSTEM
-from common.cluster.migrations import (
+from common.api.contract import MAINTENANCE_LABEL, SEEN_MIGRATIONS
+from common.api.migrations import (
     Amounts,
     ControllerRef,
     MigrationSpec,
@@ -29,7 +30,7 @@ from common.cluster.migrations import (
     PodRef,
     new_migration,
 )
-from common.contract import MAINTENANCE_LABEL, SEEN_MIGRATIONS
+from common.clock import SYSTEM
 from common.kube.resources import LEASES, MIGRATIONS, NODES, REPLICASETS
 from simulator import build
 from simulator.api import Json
@@ -53,14 +54,14 @@ _FATES: Final = ("moved",) * 8 + ("withdrawn", "expired")
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much there is."""
+    """The size of the cluster."""
 
     nodes: int
     pods: int
 
 
 def fill(cluster: SimulatedCluster, size: Size) -> None:
-    """Create nodes, workloads and the definition of Migrations."""
+    """Create nodes, workloads and the Migration CRD."""
     definition = yaml.safe_load((_ROOT / "deploy" / "crds" / "migrations.yaml").read_text())
     nodes = [build.node(f"node-{n:04d}", zone="abc"[n % 3]) for n in range(size.nodes)]
     owners = [
@@ -71,9 +72,9 @@ def fill(cluster: SimulatedCluster, size: Size) -> None:
 
 
 async def serve(size: Size) -> None:
-    """Serve a filled cluster, print its URL, read the extender's, and never rest again."""
+    """Serve a filled cluster, print its URL, read that of the extender, and change forever."""
     shipped = read_config(_ROOT / "scheduler-config.yaml")
-    # Who the extender is becomes known only once it has read this cluster.
+    # The address of the extender is known only once it has read this cluster.
     alone = msgspec.structs.replace(shipped, extenders=())
     settings = Settings(seed=1, speed=_SPEED, scheduler=alone)
     async with simulate(settings, clock=SYSTEM, build=lambda c: fill(c, size)) as cluster:
@@ -88,7 +89,7 @@ async def serve(size: Size) -> None:
 
 @dataclass(slots=True)
 class Churn:
-    """Lets things happen, each in a rhythm of its own."""
+    """Makes the changes, each at its own interval."""
 
     cluster: SimulatedCluster
     dice: random.Random = field(default_factory=lambda: random.Random(1))
@@ -139,7 +140,7 @@ class Churn:
         self.moving.discard(uid)
 
     async def _acknowledged(self, version: int) -> None:
-        """Wait until the extender knows a version of the Migrations, as the rebalancer does."""
+        """Wait until the extender has seen a version of the Migrations, as the rebalancer does."""
         for _ in range(round(_PATIENCE_S / _LOOK_EVERY_S)):
             leases = self.cluster.store.list(LEASES, "default")
             told = [lease["metadata"]["annotations"].get(SEEN_MIGRATIONS) for lease in leases]
@@ -148,7 +149,7 @@ class Churn:
             await SYSTEM.sleep(_LOOK_EVERY_S)
 
     async def _sizes(self) -> None:
-        """Let workloads shrink and grow back, so that pods come that nothing was planned for."""
+        """Scale workloads down and up, so that pods appear without a plan."""
         while True:
             names = [owner["metadata"]["name"] for owner in self.cluster.store.list(REPLICASETS)]
             chosen = self.dice.sample(names, min(3, len(names)))

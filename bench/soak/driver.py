@@ -1,8 +1,8 @@
-"""Asks an extender as quickly as it answers, over a few kept connections.
+# SPDX-License-Identifier: Apache-2.0
+"""Send requests to an extender as fast as it answers, over a few keep-alive connections.
 
-Each connection asks as a scheduler does, one request after the other, all verbs; pods come
-and go, and each is asked about a few times. Now and then a client vanishes in the middle of
-a request, as clients do.
+Each connection works like a scheduler: one request after the other, all verbs; pods come and go,
+with a few requests each. Now and then a client disconnects in the middle of a request.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _UID: Final = "@UID@"
 
 @dataclass(slots=True)
 class Tally:
-    """What was answered since the last look."""
+    """The responses since the last call of `take`."""
 
     took_ms: list[float] = field(default_factory=list)
     failed: int = 0
 
     def taken(self) -> Tally:
-        """Return what is here and begin anew."""
+        """Return the counts and reset them."""
         found = Tally(self.took_ms, self.failed)
         self.took_ms, self.failed = [], 0
         return found
@@ -48,7 +48,7 @@ class Driver:
         self.tally = Tally()
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Send requests until canceled."""
         async with asyncio.TaskGroup() as group:
             for _ in range(CONNECTIONS):
                 group.create_task(self._client())
