@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write what the chart has from elsewhere: copies of manifests, and the table of its values.
 
 Helm reads nothing outside a chart, so the manifests that it shares with the kustomize base
@@ -23,13 +24,16 @@ GUARDS = sorted((DEPLOY / "base" / "guards").glob("*-guard.yaml"))
 COPIES = {
     "migrations.yaml": "crds/migrations.yaml",
     "reader.yaml": "base/reader.yaml",
-    "rebalancer-rights.yaml": "base/rebalancer.yaml",
-    "extender-rights.yaml": "base/extender.yaml",
+    "viewer.yaml": "base/viewer.yaml",
+    "rebalancer-rbac.yaml": "base/rebalancer.yaml",
+    "extender-rbac.yaml": "base/extender.yaml",
     "priority-class.yaml": "base/priority-class.yaml",
+    "scheduler-priority-class.yaml": "overlays/second-scheduler/priority-class.yaml",
     "rebalancer.yaml": "base/config/rebalancer.yaml",
     "extender.yaml": "overlays/second-scheduler/config/extender.yaml",
     "scheduler-config.yaml": "overlays/second-scheduler/config/scheduler-config.yaml",
-    "scheduler-rights.yaml": "overlays/second-scheduler/rights.yaml",
+    "scheduler-rbac.yaml": "overlays/second-scheduler/rbac.yaml",
+    "rebalancer-surge.yaml": "base/rebalancer-surge.yaml",
     "bare-pods.yaml": "components/bare-pods/role.yaml",
     "namespace-opt-in.yaml": "components/namespace-opt-in/policy.yaml",
     "servicemonitors.yaml": "components/monitoring/servicemonitors.yaml",
@@ -76,7 +80,7 @@ def table(text: str) -> str:
 
 
 def readme() -> str:
-    """Return the README with its table made anew."""
+    """Return the README with its table generated again."""
     before, rest = (CHART / "README.md").read_text().split(BEGIN)
     _, after = rest.split(END)
     return before + BEGIN + table((CHART / "values.yaml").read_text()) + END + after

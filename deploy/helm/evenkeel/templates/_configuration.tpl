@@ -1,6 +1,6 @@
 {{/*
-The configurations: what is shipped, then what follows from the chart's values, then what the
-user says for both programs and for one. Nothing is checked here: the programs refuse unknown keys with the nearest known one.
+The configurations: the shipped file, then what follows from the chart's values, then what the user
+sets for both programs and for one. Keys are not checked here: the programs refuse unknown ones and name the nearest.
 */}}
 {{- define "evenkeel.rebalancerConfig" -}}
 {{- $config := fromYaml (.Files.Get "files/rebalancer.yaml") -}}
@@ -22,10 +22,29 @@ user says for both programs and for one. Nothing is checked here: the programs r
 
 {{- define "evenkeel.schedulerConfig" -}}
 {{- $lease := "resourceNamespace: evenkeel" -}}
-{{ .Files.Get "files/scheduler-config.yaml" | replace $lease (printf "resourceNamespace: %s" .Release.Namespace) }}
+{{- $shipped := .Files.Get "files/scheduler-config.yaml" | replace $lease (printf "resourceNamespace: %s" .Release.Namespace) -}}
+{{- with .Values.scheduler.config -}}
+{{- toYaml (mergeOverwrite (fromYaml $shipped) (deepCopy .)) -}}
+{{- else -}}
+{{ $shipped }}
+{{- end -}}
 {{- end -}}
 
-{{/* A scheduler that is newer than its API server; tags that are no versions are let through. */}}
+{{/* Keys that the rebalancer reads only at startup (`FIXED` in rebalancer/config_reload.py). */}}
+{{- define "evenkeel.fixedKeys" -}}
+clientConnection console leaderElection reading usageSource usageInterval prometheus metricExpiry clockSkew smoothing estimates
+{{- end -}}
+
+{{- define "evenkeel.rebalancerFixed" -}}
+{{- $config := fromYaml (include "evenkeel.rebalancerConfig" .) -}}
+{{- $fixed := dict -}}
+{{- range splitList " " (include "evenkeel.fixedKeys" .) -}}
+{{- if hasKey $config . }}{{ $_ := set $fixed . (get $config .) }}{{ end -}}
+{{- end -}}
+{{- toJson $fixed -}}
+{{- end -}}
+
+{{/* Refuse a scheduler that is newer than its API server; tags that are not versions pass. */}}
 {{- define "evenkeel.checkedScheduler" -}}
 {{- $version := "^v?([0-9]+)\\.([0-9]+)([.+-].*)?$" -}}
 {{- $cluster := include "evenkeel.clusterVersion" . -}}
@@ -39,17 +58,17 @@ user says for both programs and for one. Nothing is checked here: the programs r
 {{- end -}}
 {{- end -}}
 
-{{/* What decides load, in both configurations. */}}
+{{/* The keys that decide load, in both configurations. */}}
 {{- define "evenkeel.loadKeys" -}}
 cpuThreshold memoryThreshold usageSource prometheus metricExpiry observations clearObservations clockSkew smoothing estimates
 {{- end -}}
 
-{{/* Keys inside of these that may differ from program to program. */}}
+{{/* Keys inside of these that may differ between the programs. */}}
 {{- define "evenkeel.ownKeys" -}}
 bearerTokenFile caFile insecureSkipVerify timeout
 {{- end -}}
 
-{{/* A value without what may differ, to be compared. */}}
+{{/* A value without the keys that may differ, for the comparison. */}}
 {{- define "evenkeel.shared" -}}
 {{- $value := . -}}
 {{- if kindIs "map" $value -}}
@@ -58,7 +77,7 @@ bearerTokenFile caFile insecureSkipVerify timeout
 {{- toJson $value -}}
 {{- end -}}
 
-{{/* Two ideas of load: one program would move away what the other attracts. */}}
+{{/* Refuse different load settings: one program would move away what the other attracts. */}}
 {{- define "evenkeel.checkedLoad" -}}
 {{- $keys := splitList " " (include "evenkeel.loadKeys" .) -}}
 {{- range $key, $_ := .Values.load -}}
@@ -77,7 +96,7 @@ bearerTokenFile caFile insecureSkipVerify timeout
 {{- end -}}
 {{- end -}}
 
-{{/* Values that would say one thing in two places. */}}
+{{/* Refuse values that set the same thing in two places. */}}
 {{- define "evenkeel.checked" -}}
 {{- include "evenkeel.checkedScheduler" . -}}
 {{- include "evenkeel.checkedLoad" . -}}
@@ -87,6 +106,9 @@ bearerTokenFile caFile insecureSkipVerify timeout
 {{- end -}}
 {{- if hasKey $config "barePods" -}}
 {{- fail "rebalancer.config.barePods: set `barePods.enabled` instead, it takes a role as well" -}}
+{{- end -}}
+{{- if and .Values.namespaceOptIn.enabled (not (semverCompare ">=1.36.0-0" .Capabilities.KubeVersion.Version)) -}}
+{{- fail (printf "namespaceOptIn.enabled: needs MutatingAdmissionPolicies of Kubernetes 1.36, and this cluster has %s: set schedulerName in your templates, or use the Kyverno policy in deploy/components/namespace-opt-in-kyverno" .Capabilities.KubeVersion.Version) -}}
 {{- end -}}
 {{- if and .Values.namespaceOptIn.enabled (ne .Values.scheduler.mode "second") -}}
 {{- fail "namespaceOptIn.enabled: there is no second scheduler to send pods to (scheduler.mode)" -}}

@@ -3,20 +3,28 @@ app.kubernetes.io/name: evenkeel
 app.kubernetes.io/component: {{ . }}
 {{- end -}}
 
+{{/* Labels of an object or of its pods: with those of the user, which selectors must not have, because
+they cannot change. Takes a list of the root and a component. */}}
+{{- define "evenkeel.objectLabels" -}}
+{{- $ours := include "evenkeel.labels" (index . 1) | fromYaml -}}
+{{- toYaml (merge $ours (deepCopy (index . 0).Values.commonLabels)) -}}
+{{- end -}}
+
 {{- define "evenkeel.image" -}}
 {{ .Values.image.repository }}{{ with .Values.image.digest }}@{{ . }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
 {{- end -}}
 
-{{/* The version of the cluster: v1.33.2, whatever follows it (-gke.1234, -eks-abc, +k3s1). */}}
+{{/* The version of the cluster: v1.33.2, without any suffix (-gke.1234, -eks-abc, +k3s1). */}}
 {{- define "evenkeel.clusterVersion" -}}
 v{{ regexFind "[0-9]+\\.[0-9]+\\.[0-9]+" .Capabilities.KubeVersion.Version }}
 {{- end -}}
 
 {{- define "evenkeel.schedulerImage" -}}
-{{ .Values.scheduler.image.repository }}:{{ .Values.scheduler.image.tag | default (include "evenkeel.clusterVersion" .) }}
+{{- $image := .Values.scheduler.image -}}
+{{ $image.repository }}{{ with $image.digest }}@{{ . }}{{ else }}:{{ $image.tag | default (include "evenkeel.clusterVersion" $) }}{{ end }}
 {{- end -}}
 
-{{/* A pod in the host's network may not live beside restricted ones. */}}
+{{/* A pod in the host's network cannot share a namespace with restricted ones. */}}
 {{- define "evenkeel.hostNamespace" -}}
 {{ .Release.Namespace }}-control-plane
 {{- end -}}

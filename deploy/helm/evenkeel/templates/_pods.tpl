@@ -1,8 +1,44 @@
-{{/* The class of a pod: the one that is named, or ours. Takes "root" and "name". */}}
+{{/* The class of a pod: the one that is named, or ours. Takes "root", "name" and "ours". */}}
 {{- define "evenkeel.priority" -}}
-{{- with .name | default (ternary "evenkeel" "" .root.Values.priorityClass.create) -}}
+{{- with .name | default (ternary .ours "" .root.Values.priorityClass.create) -}}
 priorityClassName: {{ . }}
 {{- end }}
+{{- end -}}
+
+{{/* Where a pod may run. Takes the values of its program. */}}
+{{- define "evenkeel.placement" -}}
+{{- with .nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* The environment of a container. Takes the values of its program. */}}
+{{- define "evenkeel.environment" -}}
+{{- with .extraEnv }}
+env:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* A folder with configuration, and what the user mounts. Takes "name", "path" and "values". */}}
+{{- define "evenkeel.mounts" -}}
+volumeMounts:
+  # The folder, not the file: a file mounted by itself is never updated.
+  - name: {{ .name }}
+    mountPath: {{ .path }}
+    readOnly: true
+  {{- with .values.extraVolumeMounts }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- end -}}
 
 {{/* What all our pods have in common. */}}
@@ -36,7 +72,7 @@ imagePullPolicy: {{ . }}
 {{- end }}
 {{- end -}}
 
-{{/* A wish, not a condition: a cluster of one node gets all replicas too. Takes a component. */}}
+{{/* Preferred, not required: a cluster with one node runs all replicas too. Takes a component. */}}
 {{- define "evenkeel.spread" -}}
 {{- $component := . -}}
 topologySpreadConstraints:
@@ -67,7 +103,7 @@ readinessProbe:
   timeoutSeconds: 5
 {{- end -}}
 
-{{/* What may reach these ports; an empty `from` in a policy would be everything. */}}
+{{/* Who may reach these ports; an empty `from` in a policy would allow everyone. */}}
 {{- define "evenkeel.ingress" -}}
 {{- with .root.Values.networkPolicy.from -}}
 ingress:
