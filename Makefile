@@ -7,7 +7,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SEED ?=
-PYTEST := $(BIN)/python -m pytest
+PYTEST_FLAGS ?=
+PYTEST := $(BIN)/python -m pytest $(PYTEST_FLAGS)
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--custom-compile-command "make requirements"
 
