@@ -20,7 +20,7 @@ SEEDED := $(if $(SEED),-p randomly --randomly-seed=$(SEED),)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-real test browser e2e e2e-full fresh check format mutants bench zoo arena soak controlplane docs vendor requirements clean go-present prometheus-present
+.PHONY: help setup demo demo-real test browser e2e e2e-full fresh check format mutants bench zoo arena soak controlplane docs sbom vendor requirements clean go-present prometheus-present
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -99,6 +99,9 @@ docs: $(READY) ## Generate the pages and files that come from code
 	@$(BIN)/python -m extender.openapi > docs/extender.openapi.json
 	@$(BIN)/python deploy/helm/generate.py
 	@$(BIN)/python -m tests.support.docs.command_page
+
+sbom: $(READY) ## Print the software bill of materials of the image (CycloneDX)
+	@$(BIN)/python deploy/sbom.py
 
 vendor: $(READY) ## Fetch the console's third-party browser files from the npm registry, and check them
 	@command -v npm >/dev/null || { echo "npm is missing: install it (Debian: apt-get install npm)"; exit 1; }

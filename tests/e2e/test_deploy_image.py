@@ -59,6 +59,14 @@ def test_nothing_can_be_installed_in_the_image(built: Built) -> None:
     assert "No module named pip" in found.stderr
 
 
+def test_generated_classes_of_the_kubernetes_client_are_not_in_the_image(built: Built) -> None:
+    packages = next(built.root.glob("opt/evenkeel/lib/python*/site-packages"))
+    kinds = ("v1_pod.*", "core_v1_api.*")
+    assert [path for kind in kinds for path in packages.glob(f"kubernetes/**/{kind}")] == []
+    size = sum(path.stat().st_size for path in packages.rglob("*") if path.is_file())
+    print(f"requirements with bytecode: {size / 2**20:.0f} MiB")
+
+
 def test_bytecode_is_in_the_image_since_nobody_can_write_it_later(built: Built) -> None:
     for package in ("common", "extender", "rebalancer"):
         [made] = (built.root / "app" / package / "__pycache__").glob("__init__.*.pyc")

@@ -74,15 +74,16 @@ class Stage:
 
 
 def stages(path: Path = DOCKERFILE) -> list[Stage]:
-    """Return the stages of a Dockerfile."""
+    """Return the stages of a Dockerfile; ARGs before the first one are for the base images."""
     found: list[Stage] = []
+    bases = Stage("", "")
     for instruction in _instructions(path.read_text()):
         assert instruction.name in KNOWN, f"{instruction.name} is not understood here"
         if instruction.name == "FROM":
             base, _, name = instruction.text.partition(" AS ")
-            found.append(Stage(base, name))
+            found.append(Stage(bases.filled(base), name))
         else:
-            found[-1].instructions.append(instruction)
+            (found[-1] if found else bases).instructions.append(instruction)
     return found
 
 

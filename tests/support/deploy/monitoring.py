@@ -26,6 +26,8 @@ OF_TARGETS: Final = frozenset(
     {"cluster", "job", "instance", "namespace", "pod", "service", "endpoint"}
 )
 """Labels that Prometheus gives to everything it scrapes; `cluster` if it is configured to."""
+SCOPE: Final = 'cluster=~"$cluster", namespace=~"$namespace"'
+"""What every expression of the dashboard selects by: the variables at its top."""
 NOT_OURS: Final = {"up": OF_TARGETS, "leader_election_master_status": OF_TARGETS | {"name"}}
 
 _WORDS = frozenset({"and", "or", "unless", "offset", "bool", "inf", "nan"})
@@ -55,8 +57,9 @@ class Query:
     legend: str
 
     def asked(self, window: str) -> str:
-        """Return what Prometheus would be asked with windows of this length."""
-        return re.sub(r"\$__(rate_interval|range)\b", window, self.expr)
+        """Return what Prometheus would be asked, of all clusters, with windows of this length."""
+        expr = self.expr.replace(f"{SCOPE}, ", "").replace(SCOPE, "")
+        return re.sub(r"\$__(rate_interval|range)\b", window, expr)
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ def queries() -> list[Query]:
 def expressions() -> Iterator[tuple[str, str]]:
     """Return everything that Prometheus is asked, with where it stands."""
     yield from ((alert.name, alert.expr) for alert in alerts())
-    yield from ((query.panel, query.expr) for query in queries())
+    yield from ((query.panel, query.asked("$__range")) for query in queries())
 
 
 def spoken_of(expr: str) -> Spoken:

@@ -23,6 +23,11 @@ def copied() -> list[tuple[str, str]]:
 def test_both_stages_stand_on_the_same_slim_python() -> None:
     assert BUILD.base == FINAL.base
     assert re.fullmatch(r"python:3\.\d+-slim", FINAL.base)
+    # A pinned digest holds for both.
+    assert [line for line in DOCKERFILE.read_text().splitlines() if line.startswith("FROM ")] == [
+        "FROM ${BASE} AS build",
+        "FROM ${BASE}",
+    ]
 
 
 def test_only_wheels_of_known_hashes_are_installed() -> None:

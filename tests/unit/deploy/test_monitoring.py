@@ -11,6 +11,7 @@ import yaml
 
 from tests.support.deploy.monitoring import (
     COMPONENT,
+    SCOPE,
     Alert,
     Json,
     alerts,
@@ -48,8 +49,29 @@ def test_every_alert_that_is_described_exists() -> None:
 def test_the_dashboard_names_no_data_source_of_its_own() -> None:
     sources = re.findall(r'"uid": "([^"]*)"', json.dumps([dashboard()["panels"]]))
     assert set(sources) == {"${datasource}"}
-    (variable,) = dashboard()["templating"]["list"]
+    variable, *_ = dashboard()["templating"]["list"]
     assert (variable["name"], variable["type"]) == ("datasource", "datasource")
+
+
+def test_everything_on_the_dashboard_is_of_the_selected_cluster_and_namespace() -> None:
+    _, *variables = dashboard()["templating"]["list"]
+    assert [each["name"] for each in variables] == ["cluster", "namespace"]
+    # Prometheus may give no such labels; what matches everything matches none, too.
+    assert {each["allValue"] for each in variables} == {".*"}
+    asked = [query.expr for query in queries()]
+    asked += [each["expr"] for each in dashboard()["annotations"]["list"]]
+    for expr in asked:
+        names = re.findall(r"\b(?:evenkeel|process)_\w+", expr)
+        assert names
+        assert expr.count(SCOPE) == len(names), expr
+
+
+def test_migrations_are_marked_on_every_panel() -> None:
+    (annotation,) = dashboard()["annotations"]["list"]
+    assert annotation["enable"]
+    assert ("evenkeel_evictions_total", "result", "accepted") in spoken_of(
+        annotation["expr"]
+    ).matchers
 
 
 def test_panels_are_told_apart_and_explained() -> None:
