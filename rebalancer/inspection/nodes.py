@@ -18,6 +18,7 @@ from console.data import (
     ClusterDocument,
     Fact,
     Gate,
+    LoadMoment,
     NodeCell,
     NodeDocument,
     NodeState,
@@ -45,9 +46,8 @@ LISTED: Final = 500
 def cluster_document(asked: Inspection) -> ClusterDocument:
     """Return all nodes, now and after the plan."""
     belief, planned = asked.belief, {node.name: node for node in asked.plan.nodes}
-    samples = [n.sample_end_s for n in belief.load.nodes.values() if n.sample_end_s is not None]
     return ClusterDocument(
-        at_s=max(samples, default=asked.now_s),
+        at_s=_sampled_s(asked),
         source=belief.source.asked.value,
         trouble=belief.trouble or (belief.source.why if belief.source.without_metrics else ""),
         ceilings=ceilings(asked),
@@ -57,6 +57,20 @@ def cluster_document(asked: Inspection) -> ClusterDocument:
             for name, view in sorted(asked.snapshot.nodes.items())
         ),
     )
+
+
+def load_moment(asked: Inspection) -> LoadMoment:
+    """Return how loaded nodes are, without all else: cheap enough to be asked for every sample."""
+    names = tuple(sorted(asked.snapshot.nodes))
+    known = [levels(asked.load.nodes.get(name)) for name in names]
+    cpu, memory = zip(*known, strict=True) if known else ((), ())
+    return LoadMoment(at_s=_sampled_s(asked), names=names, cpu=cpu, memory=memory)
+
+
+def _sampled_s(asked: Inspection) -> float:
+    nodes = asked.load.nodes.values()
+    ends = [node.sample_end_s for node in nodes if node.sample_end_s is not None]
+    return max(ends, default=asked.now_s)
 
 
 def ceilings(asked: Inspection) -> Ceilings:
