@@ -18,7 +18,7 @@ import gc
 import shutil
 import statistics
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any, Final
@@ -48,7 +48,7 @@ VIEWERS: Final = 10
 
 def main() -> None:
     options = _options()
-    parts = {
+    parts: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
         "browser": lambda: _browser(options.nodes, options.updates),
         "viewers": lambda: _viewers(options.nodes, options.seconds),
         "loop": lambda: _loop(options.nodes, options.plans),
@@ -207,10 +207,12 @@ async def _loop(nodes: int, plans: int) -> None:
         for how, every_s in (("alone", 0.0), ("viewer", SAMPLE_S), ("often", SAMPLE_S / OFTEN)):
             planning = PlannerPriority()
             async with _followed(_Moment(asked, planning, every_s)) as built:
+                before = built()
                 with planning:
                     spent = await asyncio.to_thread(_plan_s, decider, belief, now_s)
                 took.setdefault(how, []).append(spent)
-                print(f"  {how}: {spent[0]:.2f} s, {spent[1]:.2f} s of CPU, {built()} documents")
+                times = f"{spent[0]:.2f} s, {spent[1]:.2f} s of CPU"
+                print(f"  {how}: {times}, {built() - before} documents")
     for how in ("viewer", "often"):
         pairs = list(zip(took[how], took["alone"], strict=True))
         wall, cpu = (statistics.median(mine[i] / alone[i] for mine, alone in pairs) for i in (0, 1))
@@ -237,12 +239,14 @@ class _Moment(MadeUpCluster):
         super().__init__(0, clock=SYSTEM)
         self._asked = asked
         self._every_s = every_s
+        self._planning = planning
         self._questions = Questions(planning)
         self.built = 0
 
     def versions(self) -> Versions:
-        number = int(time.monotonic() / self._every_s)
-        return Versions(cluster=number, plan=0, migrations=0, health=0)
+        if not self._planning.busy:
+            self._number = int(time.monotonic() / self._every_s)
+        return Versions(cluster=self._number, plan=0, migrations=0, health=0)
 
     async def load(self) -> LoadMoment | None:
         return await self._questions.ask(load_moment, self._asked)
@@ -261,6 +265,7 @@ async def _followed(moment: _Moment) -> AsyncIterator[Callable[[], int]]:
         return
     feed = Feed(moment, clock=SYSTEM)
     async with feed.viewer(0):
+        await feed.poll()
         running = asyncio.create_task(feed.run())
         try:
             yield lambda: moment.built

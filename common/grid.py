@@ -50,6 +50,12 @@ class Grid:
             raise ValueError(f"{len(cells)} cells under {len(self._headings)} headings")
         self._rows.append(tuple(c if isinstance(c, Text) else Text(c) for c in cells))
 
+    def fits(self, width: int) -> bool:
+        """Tell whether it is a table at this width, and not blocks of lines."""
+        widths = self._widths()
+        before = self._indent + sum(widths[:-1]) + _GAP * (len(widths) - 1)
+        return width - before >= min(widths[-1], max(_LEAST, self._longest_word()))
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         widths, limit = self._widths(), options.max_width
         before = self._indent + sum(widths[:-1]) + _GAP * (len(widths) - 1)
@@ -109,6 +115,17 @@ class Grid:
                     yield from console.render(_unwrapped(title + Text(" " * _GAP) + text))
                     yield Segment.line()
                     title = Text(" " * (self._indent + label))
+
+
+class Fitting:
+    """The first of several grids that is a table at the width at hand; else the last one."""
+
+    def __init__(self, *grids: Grid) -> None:
+        self._grids = grids
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        fitting = (grid for grid in self._grids if grid.fits(options.max_width))
+        yield next(fitting, self._grids[-1])
 
 
 def _unwrapped(line: Text) -> Text:

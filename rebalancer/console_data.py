@@ -92,6 +92,7 @@ class RebalancerConsole:
         self._config = config
         self._clock = clock
         self._questions = Questions(shown.loop.planning)
+        self._cluster = 0
         self._samples = 0
         self._changes = 0
         self._known = _Identities()
@@ -102,15 +103,19 @@ class RebalancerConsole:
 
     def versions(self) -> Versions:
         """Return what has changed so far."""
-        shown, latest = self._shown, self._shown.observer.latest
-        load = latest.load if latest is not None else self._samples
+        shown = self._shown
+        if not shown.loop.planning.busy:
+            # Otherwise it is shown after the plan, and once for both.
+            latest = shown.observer.latest
+            load = latest.load if latest is not None else self._samples
+            self._cluster = self._known.number("cluster", load)
         plan, config = shown.loop.plan, self._config()
         view = shown.policy.extenders()
         names = tuple(each.name for each in (*view.live, *view.deaf))
         pauses = tuple(shown.observer.reader.state.snapshot().pauses.values())
         health = (shown.leadership.describe(), config, len(view.live), names, pauses)
         return Versions(
-            cluster=self._known.number("cluster", load),
+            cluster=self._cluster,
             plan=self._known.number("plan", plan),
             migrations=self._changes,
             health=self._known.number("health", health),

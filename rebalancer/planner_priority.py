@@ -3,7 +3,7 @@
 
 Python runs one thread at a time. A thread that prepares an answer for the console while the
 planner's works takes every second slice of time from it, and the plan comes later by as much.
-It cannot starve: a plan that takes longer than people wait for a page does not hold it up.
+What changed by itself is shown after the plan; what a person asks for waits for a while only.
 """
 
 from __future__ import annotations
@@ -28,6 +28,11 @@ class PlannerPriority:
 
     def __exit__(self, *_: object) -> None:
         self._idle.set()
+
+    @property
+    def busy(self) -> bool:
+        """Tell whether a plan is being made."""
+        return not self._idle.is_set()
 
     async def wait_idle(self, most_s: float = PATIENCE_S) -> None:
         """Return when no plan is being made, or after a while."""

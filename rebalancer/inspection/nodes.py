@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from common.api.contract import Unknown, under_maintenance
@@ -36,7 +36,7 @@ from rebalancer.inspection.pods import against, owner_words
 from rebalancer.planner.plan import NodePlan
 from rebalancer.refusals import Refusal
 from rebalancer.strategies import node_verdicts
-from rebalancer.strategies.participation import WHY_UNKNOWN
+from rebalancer.strategies.participation import WHY_UNKNOWN, Role, Rule
 
 ZONE: Final = "topology.kubernetes.io/zone"
 LISTED: Final = 500
@@ -202,10 +202,11 @@ def why_node(asked: Inspection, name: str) -> WhyDocument | None:
     node = view.node.name
     found = node_verdicts(asked.demand.cluster, node)
     refusals = tuple(refusal for _, refusal in found if refusal is not None)
+    against = [f"{closed(rule)}: {refusal.message}" for rule, refusal in found if refusal]
     return WhyDocument(
         kind=WhyKind.NODE,
         name=node,
-        answer=_answer(asked, view, refusals),
+        answer=_answer(asked, view, against),
         good=not refusals,
         facts=tuple(_facts(asked, view)),
         gates=tuple(_gate(rule, refusal) for rule, refusal in found),
@@ -214,13 +215,25 @@ def why_node(asked: Inspection, name: str) -> WhyDocument | None:
     )
 
 
-def _gate(rule: str, refusal: Refusal | None) -> Gate:
+def _gate(rule: Rule, refusal: Refusal | None) -> Gate:
     if refusal is None:
-        return Gate(name=rule, passed=True, words=words.passed(rule))
-    return Gate(name=refusal.name, passed=False, words=refusal.message, for_good=refusal.permanent)
+        return Gate(name=rule.name, passed=True, words=words.passed(rule.name))
+    said = f"{refusal.message}, so {closed(rule)}"
+    return Gate(name=refusal.name, passed=False, words=said, for_good=refusal.permanent)
 
 
-def _answer(asked: Inspection, view: NodeView, refusals: tuple[Refusal, ...]) -> str:
+def closed(rule: Rule) -> str:
+    """Return what a rule keeps a node from."""
+    if Role.SOURCE in rule.closes:
+        return "it neither gives nor takes pods for load"
+    if Role.TARGET in rule.closes:
+        return "it takes no pods for load"
+    if Role.SPREAD in rule.closes:
+        return "it is not compared with other nodes (LoadBalancing)"
+    return "drains use it last" if Role.FIRST_REFUGE in rule.closes else "drains do not use it"
+
+
+def _answer(asked: Inspection, view: NodeView, against: Sequence[str]) -> str:
     name, leaving, coming = view.node.name, *_planned(asked, view.node.name)
     if asked.drains(name):
         left = f"the plan moves {words.counted(leaving, 'pod')} away"
@@ -228,12 +241,14 @@ def _answer(asked: Inspection, view: NodeView, refusals: tuple[Refusal, ...]) ->
     cpu, memory = levels(asked.load.nodes.get(name))
     use = f"{name} uses {words.shown_percent(cpu)} CPU and {words.shown_percent(memory)} memory"
     if leaving or coming:
-        return f"{use}; the plan moves {words.counted(leaving, 'pod')} away and {coming} there."
+        away = f"{words.counted(leaving, 'pod')} away" if leaving else ""
+        there = f"{words.counted(coming, 'pod')} there" if coming else ""
+        return f"{use}; the plan moves {' and '.join(filter(None, (away, there)))}."
     unmet = [u for u in asked.plan.unmet if u.goal.split(" ", 1)[0] == name]
     if unmet:
         return f"{use}. {unmet[0].goal} is not met: {unmet[0].why.message}."
-    if refusals:
-        return f"{use}. It does not take part: {refusals[0].message}."
+    if against:
+        return f"{use}, and {against[0]}."
     return f"{use}, and nothing calls for a move."
 
 
