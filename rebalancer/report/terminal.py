@@ -16,7 +16,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from common.grid import Fitting, Grid
-from common.visible import made_visible
+from common.visible import made_visible, visible
 from rebalancer.planner.plan import Level, Move, NodePlan, Plan, Refused
 from rebalancer.refusals import Reason, Refusal
 
@@ -27,14 +27,17 @@ _NAMED: Final = 3
 """How many pods are named under a reason; the rest is counted."""
 
 
-def render(plan: Plan, *, all_pods: bool = False) -> RenderableType:
-    """Return the whole plan as text; pods that stay are folded by reason, or listed one by one."""
+def render(plan: Plan, *, all_pods: bool = False, asides: Sequence[str] = ()) -> RenderableType:
+    """Return the whole plan as text; pods that stay are folded by reason, or listed one by one.
+
+    `asides` are notes that explain nothing of the plan.
+    """
     # Texts from the cluster may contain line ends, and would look like our own lines.
-    parts = _parts(made_visible(plan), all_pods=all_pods)
+    parts = _parts(made_visible(plan), all_pods=all_pods, asides=[visible(each) for each in asides])
     return Group(*(line for part in parts for line in (part, Text())))
 
 
-def _parts(plan: Plan, *, all_pods: bool) -> Iterator[RenderableType]:
+def _parts(plan: Plan, *, all_pods: bool, asides: Sequence[str]) -> Iterator[RenderableType]:
     yield _headline(plan)
     if plan.goals:
         yield _listing("goals", _goals(plan))
@@ -51,8 +54,8 @@ def _parts(plan: Plan, *, all_pods: bool) -> Iterator[RenderableType]:
     if plan.refused or plan.staying:
         title = "pods that stay, by reason" if all_pods else "pods that stay"
         yield _listing(title, (*_folded(plan), *_elsewhere(plan)))
-    if plan.notes:
-        yield _listing("notes", plan.notes)
+    if plan.notes or asides:
+        yield _listing("notes", (*plan.notes, *asides))
 
 
 def _headline(plan: Plan) -> Text:
