@@ -22,7 +22,8 @@ _WIDTH: Final = 4000
 def print_out(shown: RenderableType) -> None:
     """Print on stdout."""
     if sys.stdout.isatty():
-        Console().print(Visible(shown))
+        # Cropping would cut a name that is longer than the terminal; the terminal breaks it.
+        Console().print(Visible(shown), crop=False)
     else:
         sys.stdout.write(as_text(shown))
 
@@ -30,7 +31,7 @@ def print_out(shown: RenderableType) -> None:
 def as_text(shown: RenderableType) -> str:
     """Return it as a terminal without colours shows it."""
     drawn = io.StringIO()
-    Console(file=drawn, width=_WIDTH, color_system=None).print(Visible(shown))
+    Console(file=drawn, width=_WIDTH, color_system=None).print(Visible(shown), crop=False)
     return "".join(f"{line.rstrip()}\n" for line in drawn.getvalue().splitlines())
 
 

@@ -105,7 +105,7 @@ def _kind(text: str) -> WhyKind | None:
 def _add_documents(app: FastAPI, data: ConsoleData, feed: Feed) -> None:
     @app.get("/api/cluster")
     async def cluster() -> Response:
-        return _json(feed.cluster())
+        return _json(await feed.cluster())
 
     @app.get("/api/history")
     async def history(node: Name = "") -> Response:

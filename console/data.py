@@ -84,6 +84,15 @@ class ClusterDocument(Document, frozen=True, kw_only=True):
     nodes: tuple[NodeCell, ...]
 
 
+class LoadMoment(msgspec.Struct, frozen=True, kw_only=True):
+    """How loaded nodes are at one moment, in percent: what the past is made of."""
+
+    at_s: float
+    names: tuple[str, ...]
+    cpu: tuple[float | None, ...]
+    memory: tuple[float | None, ...]
+
+
 class Reason(Document, frozen=True, kw_only=True):
     """Why something is not done."""
 
@@ -399,8 +408,12 @@ class ConsoleData(Protocol):
         """Return what has changed so far; called every second, so it must be cheap."""
         ...
 
+    async def load(self) -> LoadMoment | None:
+        """Return how loaded nodes are; None while the cluster is not read yet."""
+        ...
+
     async def cluster(self) -> ClusterDocument | None:
-        """Return all nodes; None while the cluster is not read yet."""
+        """Return all nodes; None while the cluster is not read yet. Asked only for viewers."""
         ...
 
     async def node(self, name: str) -> NodeDocument | None:

@@ -7,16 +7,17 @@ cost little more than one. Other documents are only announced by their version; 
 them ask for them.
 
 Each message about the cluster has a number, and so has the document that a page begins with: a
-page that misses a number reads the document again. Building the document of a large cluster
-takes a while, so the next one waits in proportion: the console never takes more than a small
-share of a core, however fast the cluster changes.
+page that misses a number reads the document again. It is built only while a page shows it; without
+viewers only the load of nodes is remembered. Both take a while in a large cluster, so the next
+time waits in proportion: the console never takes more than a small share of a core, however fast
+the cluster changes.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
 import msgspec
@@ -30,13 +31,14 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 POLL_S: Final = 1.0
 REST: Final = 40.0
-"""A document that took t to build is built again after this many times t at the earliest."""
+"""What took t is done again after this many times t at the earliest."""
 WAITING: Final = 16
 """Messages that a viewer may be behind; one that is further behind connects again."""
 QUIET_S: Final = 15.0
 """A stream without news sends a sign of life this often, so that a dead one is noticed."""
 
 _NO_VERSIONS: Final = Versions(cluster=-1, plan=-1, migrations=-1, health=-1)
+_NOTHING_SHOWN: Final = (-1, -1)
 _LIFE: Final = b": \n\n"
 
 
@@ -70,6 +72,24 @@ class Viewer:
             yield message
 
 
+class _Pace:
+    """Lets work that took a while rest in proportion."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._next_s = 0.0
+
+    @property
+    def due(self) -> bool:
+        return self._clock.monotonic() >= self._next_s
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        began_s = self._clock.monotonic()
+        yield
+        self._next_s = began_s + REST * (self._clock.monotonic() - began_s)
+
+
 class Feed:
     """Follows one program, keeps the past, and tells viewers what changes."""
 
@@ -79,10 +99,16 @@ class Feed:
         self._clock = clock
         self._viewers: set[Viewer] = set()
         self._versions = _NO_VERSIONS
+        self._recorded = _NO_VERSIONS.cluster
+        """Which version of the cluster the newest moment of the past is of."""
+        self._recording = _Pace(clock)
+        self._shown = _NOTHING_SHOWN
+        """Which versions of cluster and plan the document is of."""
+        self._showing = _Pace(clock)
+        self._turn = asyncio.Lock()
         self._document: ClusterDocument | None = None
         self._number = 0
         self._encoded = b""
-        self._next_s = 0.0
 
     async def run(self) -> None:
         """Follow the program until canceled."""
@@ -95,26 +121,43 @@ class Feed:
 
     async def poll(self) -> None:
         """Look once, and tell viewers what is new."""
-        versions, before = self._data.versions(), self._versions
-        now_s = self._clock.monotonic()
-        due = versions.cluster != before.cluster or versions.plan != before.plan
-        if due and now_s >= self._next_s:
-            document = await self._data.cluster()
-            self._next_s = now_s + REST * (self._clock.monotonic() - now_s)
-            if document is not None:
-                self._update(document)
-        elif due:
-            # Not shown yet, so it must still count as a change the next time.
-            versions = msgspec.structs.replace(versions, cluster=before.cluster)
-        if versions != before:
-            self._versions = versions
-            self._tell("versions", versions)
+        versions = self._data.versions()
+        if versions.cluster != self._recorded and self._recording.due:
+            await self._record(versions)
+        if any(viewer.cells for viewer in self._viewers):
+            await self._show()
+        # Told when it is known: a page of one node then finds the newest moment in the past.
+        told = msgspec.structs.replace(versions, cluster=self._recorded)
+        if told != self._versions:
+            self._versions = told
+            self._tell("versions", told)
 
-    def cluster(self) -> bytes:
+    async def cluster(self) -> bytes:
         """Return the newest document with its number; `null` before there is one."""
+        await self._show()
         if not self._encoded:
             self._encoded = msgspec.json.encode({"number": self._number, "cluster": self._document})
         return self._encoded
+
+    async def _record(self, versions: Versions) -> None:
+        with self._recording.working():
+            moment = await self._data.load()
+        if moment is not None:
+            self.history.record(moment)
+            self._recorded = versions.cluster
+
+    async def _show(self) -> None:
+        """Bring the document up to date, if it is not and has rested."""
+        async with self._turn:
+            versions = self._data.versions()
+            wanted = (versions.cluster, versions.plan)
+            if wanted == self._shown or not self._showing.due:
+                return
+            with self._showing.working():
+                document = await self._data.cluster()
+            if document is not None:
+                self._shown = wanted
+                self._update(document)
 
     @asynccontextmanager
     async def viewer(self, number: int, *, cells: bool = True) -> AsyncIterator[Viewer]:
@@ -140,7 +183,6 @@ class Feed:
 
     def _update(self, document: ClusterDocument) -> None:
         before, self._document = self._document, document
-        self.history.record(document.at_s, document.nodes)
         if before is not None and before == document:
             return
         self._number += 1

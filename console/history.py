@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from console.data import Document, NodeCell
+from console.data import Document, LoadMoment
 
 KEPT_S: Final = 7200.0
 RECENT_S: Final = 600.0
@@ -76,14 +76,12 @@ class History:
         self._moments: deque[_Moment] = deque()
         self.since_s: float | None = None
 
-    def record(self, at_s: float, cells: Sequence[NodeCell]) -> None:
+    def record(self, moment: LoadMoment) -> None:
         """Remember how loaded nodes are; a moment that is known already is not kept twice."""
+        at_s, names = moment.at_s, moment.names
         if self._moments and at_s <= self._moments[-1].at_s:
             return
-        levels = np.array(
-            [[_tenths(c.cpu) for c in cells], [_tenths(c.memory) for c in cells]], dtype=np.int16
-        )
-        names = tuple(cell.name for cell in cells)
+        levels = np.array([_tenths(moment.cpu), _tenths(moment.memory)], dtype=np.int16)
         if self._moments and self._moments[-1].names == names:
             names = self._moments[-1].names
         ends = (_ends(levels[0]), _ends(levels[1]))
@@ -134,8 +132,11 @@ class History:
         self._moments = kept
 
 
-def _tenths(percent: float | None) -> int:
-    return _UNKNOWN if percent is None else min(_HIGHEST, round(percent * _TENTHS))
+def _tenths(levels: Sequence[float | None]) -> list[int]:
+    return [
+        _UNKNOWN if percent is None else min(_HIGHEST, round(percent * _TENTHS))
+        for percent in levels
+    ]
 
 
 def _percent(tenths: int) -> float | None:

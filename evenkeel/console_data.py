@@ -20,6 +20,7 @@ from console.data import (
     ClusterDocument,
     ConsoleError,
     HealthDocument,
+    LoadMoment,
     Match,
     MigrationsDocument,
     NodeDocument,
@@ -34,6 +35,7 @@ from evenkeel.session import Session, whoami
 from rebalancer.inspection import (
     Inspection,
     cluster_document,
+    load_moment,
     migrations_document,
     node_document,
     plan_document,
@@ -85,6 +87,10 @@ class CommandConsole:
         return Versions(
             cluster=self._looks, plan=self._looks, migrations=self._changes, health=health
         )
+
+    async def load(self) -> LoadMoment | None:
+        """Return how loaded nodes are."""
+        return await self._ask(load_moment)
 
     async def cluster(self) -> ClusterDocument | None:
         """Return all nodes."""

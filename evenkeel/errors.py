@@ -17,6 +17,7 @@ StartError (common.cli)
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
 from typing import Final
 
@@ -37,8 +38,11 @@ __all__ = [
     "NotThere",
     "Refused",
     "UsageError",
+    "near",
 ]
 
+_NEAR: Final = 3
+_ALIKE: Final = 0.7
 VIEWER: Final = "evenkeel-viewer"
 
 
@@ -60,6 +64,17 @@ class NotThere(StartError):
         super().__init__(
             f"there is no {kind} {visible(name)}" + (f"; did you mean {close}?" if close else "")
         )
+
+
+def near(name: str, known: Iterable[str]) -> list[str]:
+    """Return names that may have been meant, judged without their namespaces."""
+    short = name.rpartition("/")[2]
+    by_short: dict[str, list[str]] = {}
+    for each in known:
+        by_short.setdefault(each.rpartition("/")[2], []).append(each)
+    inside = [each for each in by_short if short and short in each]
+    close = inside or difflib.get_close_matches(short, by_short, n=_NEAR, cutoff=_ALIKE)
+    return [full for each in close[:_NEAR] for full in by_short[each]][:_NEAR]
 
 
 class UsageError(StartError):

@@ -21,13 +21,14 @@ from common.api.contract import (
     PRODUCT_LABEL,
 )
 from common.api.objects import ConfigMap
+from common.cli import StartError
 from common.cluster.interning import Interner
 from common.cluster.storage import PauseRecord, pause_record
 from common.kube.api import KubeApi
 from common.kube.errors import AlreadyExists, Forbidden, NotFound
 from common.kube.resources import CONFIGMAPS
 from common.kube.timestamps import to_the_second
-from evenkeel.errors import MissingPermission, NotThere
+from evenkeel.errors import MissingPermission
 
 
 class PauseRead(NamedTuple):
@@ -65,7 +66,9 @@ async def write_pause(client: KubeApi, namespace: str, pause: PauseRecord) -> No
             [f"create and update configmaps ({PAUSE}) in namespace {namespace}"], grants=""
         ) from None
     except NotFound:
-        raise NotThere("namespace", namespace) from None
+        raise StartError(
+            f"there is no namespace {namespace}; -n names the one of Evenkeel"
+        ) from None
 
 
 async def remove_pause(client: KubeApi, namespace: str) -> bool:

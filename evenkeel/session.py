@@ -10,14 +10,13 @@ named within seconds. Usage that cannot be read makes nodes unknown; that is no 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
-from common.api.contract import PRODUCT
 from common.cache.reader import CACHED_KINDS, MIGRATION_KIND, CachedKind, lease_kind
 from common.cli import StartError
 from common.clock import Clock, within
@@ -35,7 +34,7 @@ from common.observer import Observer
 from evenkeel.errors import MissingPermission
 from evenkeel.pause import PauseRead, read_pause
 from evenkeel.progress import Progress
-from rebalancer.inspection import Inspection
+from rebalancer.inspection import Inspection, leader_words
 from rebalancer.inspection.moment import NO_PLAN
 
 CONFIG_MAP: Final = "evenkeel-rebalancer"
@@ -67,6 +66,12 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     why_no_migrations: str = ""
     pause: PauseRecord | None = None
     why_pause_unknown: str = ""
+
+    @property
+    def guessed(self) -> str:
+        """Words for an answer that rests on the defaults; else empty."""
+        told = self.config_from.startswith("the defaults")
+        return f" (judged by {self.config_from})" if told else ""
 
 
 class Session:
@@ -110,6 +115,21 @@ class Session:
             self.installation, pause=read.pause, why_pause_unknown=read.why_unknown
         )
 
+    def obstacles(self) -> Iterator[str]:
+        """Yield what keeps any move from being carried out now."""
+        there, now_s = self.installation, self.clock.now()
+        if not there.crd:
+            yield there.why_no_migrations
+            return
+        leases = self.observer.reader.state.snapshot().leases
+        leader = leader_words(leases, f"{there.namespace}/{CONFIG_MAP}", now_s)
+        if not leader.endswith(" leads"):
+            yield f"{leader}, so nothing would carry it out"
+        if there.pause is not None and there.pause.holds(now_s):
+            yield f"moves are paused {there.pause.words}"
+        elif self.config.paused:
+            yield "moves are paused by the configuration"
+
     def known(self) -> Mapping[str, MigrationRecord]:
         """Return the Migrations that are known now."""
         return self.observer.reader.state.snapshot().migrations
@@ -121,7 +141,10 @@ async def connected(target: Target, *, clock: Clock) -> AsyncIterator[KubeClient
     async with connect(
         kubeconfig=target.kubeconfig, context=target.context, qps=QPS, burst=QPS, clock=clock
     ) as client:
-        await client.get("/version", timeout_s=target.timeout_s)
+        try:
+            await client.get("/version", timeout_s=target.timeout_s)
+        except NotFound:
+            raise StartError(f"{client.server} does not answer as a Kubernetes API does") from None
         yield client
 
 
@@ -206,7 +229,7 @@ async def _config(
         path = CONFIGMAPS.path(namespace=namespace, name=CONFIG_MAP)
         found = msgspec.json.decode(await client.get(path), type=_ConfigMap).data or {}
     except NotFound:
-        return RebalancerConfiguration(), f"the defaults: {PRODUCT} is not installed in {namespace}"
+        return RebalancerConfiguration(), f"the defaults: there is no {name}"
     except Forbidden:
         return RebalancerConfiguration(), f"the defaults: you may not get {name}"
     except msgspec.DecodeError:

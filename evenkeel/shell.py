@@ -11,7 +11,9 @@ import asyncio
 import functools
 import io
 import os
+import shutil
 import sys
+import textwrap
 import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -91,7 +93,7 @@ class SpanType(click.ParamType[float]):
         try:
             return value if isinstance(value, float) else Duration(value).seconds
         except ValueError as error:
-            self.fail(f"{value!r}: {error}; write 90s, 5m or 2h", param, ctx)
+            self.fail(str(error), param, ctx)
 
 
 SPAN: Final = SpanType()
@@ -202,12 +204,20 @@ def _exit_code(error: BaseException) -> int:
     return BUG
 
 
+def _wrapped(line: str) -> str:
+    """Break a line between words where a terminal would break it anywhere; a pipe gets one."""
+    if not sys.stderr.isatty():
+        return line
+    width = shutil.get_terminal_size().columns
+    return textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)
+
+
 def _explained(causes: list[BaseException]) -> int:
     for cause in causes:
         problems = cause.problems if isinstance(cause, ConfigError) else (str(cause),)
         for problem in problems:
             line = logs.one_line(problem) or type(cause).__name__
-            print(f"evenkeel: {line}", file=sys.stderr, flush=True)
+            print(_wrapped(f"evenkeel: {line}"), file=sys.stderr, flush=True)
     if all(isinstance(each, Refused) for each in causes):
         return ANSWER_IS_NO
     usage = all(isinstance(each, UsageError | ConfigError) for each in causes)

@@ -3,8 +3,9 @@
 
 The answers are those of `rebalancer.inspection`, about the belief and the plan that the loop has
 anyway; a replica that stands by looks for itself and has no plan. Nothing here changes anything,
-and no decision waits for it: work runs in a thread, one question after the other, and what is
-expensive to prepare for a large cluster is used for a while, in proportion to what it took.
+and no decision waits for it: work runs in a thread, one question after the other, after a plan
+that is being made. What is expensive to prepare for a large cluster is used for a while, in
+proportion to what it took.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from common.observer import Observer
 from console.data import (
     ClusterDocument,
     HealthDocument,
+    LoadMoment,
     Match,
     MigrationsDocument,
     NodeDocument,
@@ -36,6 +38,7 @@ from rebalancer.inspection import (
     LoopState,
     cluster_document,
     health_document,
+    load_moment,
     migrations_document,
     node_document,
     plan_document,
@@ -47,6 +50,7 @@ from rebalancer.leading import Leadership
 from rebalancer.loop import RebalanceLoop
 from rebalancer.pacing.policy import PacingPolicy
 from rebalancer.planner import Plan
+from rebalancer.planner_priority import PlannerPriority
 
 REST: Final = 10.0
 """What took t to prepare is used for this many times t at least."""
@@ -64,6 +68,20 @@ class Shown:
     leadership: Leadership
 
 
+class Questions:
+    """Answers one question after the other, in a thread, after the planner."""
+
+    def __init__(self, planning: PlannerPriority) -> None:
+        self._planning = planning
+        self._turn = asyncio.Lock()
+
+    async def ask(self, work: Callable[..., T], *arguments: object) -> T:
+        """Return what a function makes of its arguments."""
+        async with self._turn:
+            await self._planning.wait_idle()
+            return await asyncio.to_thread(work, *arguments)
+
+
 class RebalancerConsole:
     """Implements `console.data.ConsoleData`."""
 
@@ -73,7 +91,8 @@ class RebalancerConsole:
         self._shown = shown
         self._config = config
         self._clock = clock
-        self._turn = asyncio.Lock()
+        self._questions = Questions(shown.loop.planning)
+        self._cluster = 0
         self._samples = 0
         self._changes = 0
         self._known = _Identities()
@@ -84,19 +103,30 @@ class RebalancerConsole:
 
     def versions(self) -> Versions:
         """Return what has changed so far."""
-        shown, latest = self._shown, self._shown.observer.latest
-        load = latest.load if latest is not None else self._samples
+        shown = self._shown
+        if not shown.loop.planning.busy:
+            # Otherwise it is shown after the plan, and once for both.
+            latest = shown.observer.latest
+            load = latest.load if latest is not None else self._samples
+            self._cluster = self._known.number("cluster", load)
         plan, config = shown.loop.plan, self._config()
         view = shown.policy.extenders()
         names = tuple(each.name for each in (*view.live, *view.deaf))
         pauses = tuple(shown.observer.reader.state.snapshot().pauses.values())
         health = (shown.leadership.describe(), config, len(view.live), names, pauses)
         return Versions(
-            cluster=self._known.number("cluster", load),
+            cluster=self._cluster,
             plan=self._known.number("plan", plan),
             migrations=self._changes,
             health=self._known.number("health", health),
         )
+
+    async def load(self) -> LoadMoment | None:
+        """Return how loaded nodes are; None while the cluster is not read yet."""
+        if self._shown.observer.why_not_ready() is not None:
+            return None
+        asked = self._inspection(await self._belief(), NO_PLAN)
+        return await self._questions.ask(load_moment, asked)
 
     async def cluster(self) -> ClusterDocument | None:
         """Return all nodes; None while the cluster is not read yet."""
@@ -104,7 +134,7 @@ class RebalancerConsole:
             return None
         plan = self._shown.loop.plan
         asked = self._inspection(await self._belief(), plan or NO_PLAN)
-        document = await self._work(cluster_document, asked)
+        document = await self._questions.ask(cluster_document, asked)
         return document if plan is not None else msgspec.structs.replace(document, evictions=None)
 
     async def node(self, name: str) -> NodeDocument | None:
@@ -117,12 +147,12 @@ class RebalancerConsole:
         if plan is None or made_s is None:
             return PlanAnswer(plan=None, why_none=self._why_no_plan())
         asked = self._inspection(await self._belief(), plan)
-        return PlanAnswer(plan=await self._work(plan_document, asked, made_s))
+        return PlanAnswer(plan=await self._questions.ask(plan_document, asked, made_s))
 
     async def migrations(self) -> MigrationsDocument:
         """Return what moves and moved."""
         known = self._shown.observer.reader.state.snapshot().migrations
-        return await self._work(migrations_document, tuple(known.values()))
+        return await self._questions.ask(migrations_document, tuple(known.values()))
 
     async def why(self, kind: WhyKind, name: str) -> WhyDocument | None:
         """Return the answer of `evenkeel why`."""
@@ -130,7 +160,8 @@ class RebalancerConsole:
 
     async def search(self, text: str, limit: int) -> tuple[Match, ...]:
         """Return objects whose names contain the text."""
-        return await self._work(search, self._shown.observer.reader.state.snapshot(), text, limit)
+        snapshot = self._shown.observer.reader.state.snapshot()
+        return await self._questions.ask(search, snapshot, text, limit)
 
     async def health(self) -> HealthDocument:
         """Return how the loop is doing."""
@@ -145,7 +176,7 @@ class RebalancerConsole:
             last_plan_s=shown.loop.planned_s if plan is not None else None,
             notes=shown.policy.notes(),
         )
-        return await self._work(health_document, asked, state)
+        return await self._questions.ask(health_document, asked, state)
 
     def _on_sample(self) -> None:
         self._samples += 1
@@ -171,7 +202,7 @@ class RebalancerConsole:
         """Ask about single objects; the gates are prepared once for several questions."""
         belief, plan = await self._belief(), self._shown.loop.plan or NO_PLAN
         fresh = self._inspection(belief, plan)
-        return await self._work(self._answer, fresh, question)
+        return await self._questions.ask(self._answer, fresh, question)
 
     def _answer(self, fresh: Inspection, question: Callable[[Inspection], T]) -> T:
         began_s = self._clock.monotonic()
@@ -181,10 +212,6 @@ class RebalancerConsole:
             took_s = self._clock.monotonic() - began_s
             self._kept_until_s = began_s + took_s * REST
         return question(self._kept)
-
-    async def _work(self, work: Callable[..., T], *arguments: object) -> T:
-        async with self._turn:
-            return await asyncio.to_thread(work, *arguments)
 
 
 class _Identities:

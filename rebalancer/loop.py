@@ -38,6 +38,7 @@ from rebalancer.pacing.policy import PacingPolicy, without_metrics
 from rebalancer.planner import Plan
 from rebalancer.planner.plan import Chain, Objection
 from rebalancer.planner.validation import Revalidated
+from rebalancer.planner_priority import PlannerPriority
 from rebalancer.projection import in_motion, nodes_of
 from rebalancer.report.episode import EpisodeTracker
 from rebalancer.report.page import PlanPublisher, noted
@@ -110,6 +111,7 @@ class RebalanceLoop:
         self._under_way: frozenset[str] = frozenset()
         self.publisher: Final = PlanPublisher(metrics)
         self.progress: Final = Progress("cycle of planning", clock)
+        self.planning: Final = PlannerPriority()
         self._episode = EpisodeTracker(metrics)
         self._cycles = metrics.counter("cycles_total", "Planning cycles, by result.", ("result",))
         self._failed_in_a_row = metrics.gauge(
@@ -198,7 +200,8 @@ class RebalanceLoop:
         self._parts.usage_events.observe(belief)
         decider = self._decider_for(belief)
         started_s = self._clock.monotonic()
-        decision = await asyncio.to_thread(decider.decide, belief, began_s)
+        with self.planning:
+            decision = await asyncio.to_thread(decider.decide, belief, began_s)
         self.publisher.plan_made(decision.plan, self._clock.monotonic() - started_s)
         policy, pools = self._parts.policy, decision.assessment.participation.pools
         choice = choose(
@@ -225,7 +228,8 @@ class RebalanceLoop:
         try:
             belief = await self.believe()
             decider = self._decider_for(belief)
-            await asyncio.to_thread(decider.observe, belief, self._clock.now())
+            with self.planning:
+                await asyncio.to_thread(decider.observe, belief, self._clock.now())
         except Exception:
             log.exception("sample not counted")
 
@@ -305,7 +309,8 @@ class RebalanceLoop:
     ) -> Revalidated:
         decider, now_s = self._decider_for(belief), self._clock.now()
         objections = (*self._objections(belief, planned.pools), *more)
-        return await asyncio.to_thread(decider.revalidate, chains, belief, now_s, objections)
+        with self.planning:
+            return await asyncio.to_thread(decider.revalidate, chains, belief, now_s, objections)
 
     def _objections(
         self, belief: Belief, pools: Mapping[str, tuple[NodeName, ...]]

@@ -59,7 +59,7 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--nodes",
         metavar="N",
         type=_count,
-        help="number of nodes (default: 3, or the scenario's)",
+        help="number of nodes, to which a scenario is scaled (default: 3, or the scenario's)",
     )
     made.add_argument(
         "--port",

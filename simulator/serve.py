@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import errno
-import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,17 +14,14 @@ from pathlib import Path
 from typing import Final
 
 from common.clock import SYSTEM, Clock
+from common.config import ConfigError
 from simulator.cluster import Settings, SimulatedCluster, simulate
 from simulator.process import CommandError
-from simulator.scenarios import Scenario, load_scenario, stage
+from simulator.scenarios import Scenario, load_scenario, scaled, stage
 from simulator.scenarios.schema import Pool
 from simulator.scheduler import SchedulerConfig, read_config
 
 _NODES: Final = 3
-_NO_HEAT: Final = (
-    "simulator: note: with --nodes, the scheduler places the pods of {scenario}, and none of its "
-    "nodes is hot at the start; leave --nodes out to get the nodes and the load of the scenario"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,16 +55,14 @@ async def serving(options: ServeOptions, *, clock: Clock) -> AsyncIterator[Simul
 
 
 def scenario_of(name: str | None, nodes: int | None) -> Scenario:
-    """Return a scenario; `nodes` replaces the size of its first pool."""
+    """Return a scenario, scaled to a number of nodes; without a name, nodes without pods."""
     if name is None:
         return Scenario(pools=(Pool(count=nodes or _NODES),))
     scenario = load_scenario(name)
-    if nodes is None:
-        return scenario
-    first, *others = scenario.pools
-    resized = first.model_copy(update={"count": nodes})
-    # The load is given per node of the file; with another number the scheduler places pods.
-    return scenario.model_copy(update={"pools": (resized, *others), "load": ()})
+    try:
+        return scenario if nodes is None else scaled(scenario, nodes)
+    except ConfigError as error:
+        raise ConfigError(*(f"{name}: {problem}" for problem in error.problems)) from None
 
 
 async def serve(flags: argparse.Namespace) -> None:
@@ -80,9 +74,6 @@ async def serve(flags: argparse.Namespace) -> None:
         port=flags.port,
         scheduler=read_config(flags.scheduler_config) if flags.scheduler_config else None,
     )
-    if flags.scenario is not None and flags.nodes is not None:
-        # Said, because a person who asks for both expects hot nodes.
-        print(_NO_HEAT.format(scenario=flags.scenario), file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory(prefix="evenkeel-simulator-") as folder:
         async with serving(options, clock=SYSTEM) as cluster:
             path = Path(flags.kubeconfig_out or Path(folder) / "kubeconfig")

@@ -23,6 +23,7 @@ from console.data import (
     Fact,
     Gate,
     HealthDocument,
+    LoadMoment,
     Match,
     MigrationRow,
     MigrationsDocument,
@@ -86,6 +87,14 @@ class MadeUpCluster:
     def versions(self) -> Versions:
         number = self._number
         return Versions(cluster=number, plan=number, migrations=number, health=number)
+
+    async def load(self) -> LoadMoment | None:
+        return LoadMoment(
+            at_s=self._clock.now(),
+            names=tuple(cell.name for cell in self.cells),
+            cpu=tuple(cell.cpu for cell in self.cells),
+            memory=tuple(cell.memory for cell in self.cells),
+        )
 
     async def cluster(self) -> ClusterDocument | None:
         return ClusterDocument(

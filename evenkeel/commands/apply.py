@@ -28,10 +28,10 @@ from evenkeel.commands.moves import moves_grid
 from evenkeel.errors import MissingPermission, Refused
 from evenkeel.output import emit
 from evenkeel.planfile import PlanFile, moves_of, read_plan_file
-from evenkeel.session import CONFIG_MAP, Session, may, reading
+from evenkeel.session import Session, may, reading
 from evenkeel.shell import Call, command
 from rebalancer.decision import Decider
-from rebalancer.inspection import leader_words, migration_row
+from rebalancer.inspection import migration_row
 from rebalancer.inspection.words import counted
 from rebalancer.launcher import predicted_use, spec_of
 from rebalancer.planner.plan import Chain, Move
@@ -75,24 +75,16 @@ async def apply_command(call: Call, file: str, *, wait: bool) -> int | None:
 
 def _obstacles(session: Session, plan: PlanFile, chains: Sequence[Chain]) -> Iterator[str]:
     """Yield what keeps any plan from being carried out now."""
-    there, config, now_s = session.installation, session.config, session.clock.now()
-    if not there.crd:
-        yield there.why_no_migrations
+    yield from session.obstacles()
+    if not session.installation.crd:
         return
-    leases = session.observer.reader.state.snapshot().leases
-    leader = leader_words(leases, f"{there.namespace}/{CONFIG_MAP}", now_s)
-    if not leader.endswith(" leads"):
-        yield f"{leader}, so nothing would carry it out"
-    if there.pause is not None and there.pause.holds(now_s):
-        yield f"moves are paused {there.pause.words}"
-    elif config.paused:
-        yield "moves are paused by the configuration"
+    config, guessed = session.config, session.installation.guessed
     moves = [move for chain in chains for move in chain]
     for strategy in sorted({move.strategy for move in moves}):
         if strategy not in config.enabled_strategies:
-            yield f"{strategy} is not among enabledStrategies"
+            yield f"{strategy} is not among enabledStrategies{guessed}"
         elif config.mode_of(strategy) is not Mode.ACT:
-            yield f"{strategy} only observes (mode)"
+            yield f"{strategy} only observes (mode){guessed}"
     if not moves:
         yield "the plan has no move for this cycle"
     if plan.cluster != session.client.server:

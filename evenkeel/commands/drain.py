@@ -28,7 +28,7 @@ from common.kube.resources import NODES
 from common.load import Belief
 from common.visible import visible
 from evenkeel.completion import complete_nodes
-from evenkeel.errors import MissingPermission, NotThere, Refused, UsageError
+from evenkeel.errors import MissingPermission, NotThere, Refused, UsageError, near
 from evenkeel.output import emit
 from evenkeel.session import Session, connected, reading
 from evenkeel.shell import Call, command, program_name
@@ -90,7 +90,7 @@ async def _preview(call: Call, nodes: Sequence[str]) -> None:
         with call.progress.waiting("Planning …"):
             asked = await asyncio.to_thread(emptied, belief, session.config, call, nodes)
         idle = why_nothing_acts(session)
-    plan = asked.plan
+    plan = _foreseen(asked.plan, nodes)
     emit(
         "Drain",
         msgspec.to_builtins(document(plan)) | {"peak": peak(plan, nodes), "whyNot": idle},
@@ -121,6 +121,17 @@ def emptied(
     return asked
 
 
+def _foreseen(plan: Plan, nodes: Sequence[str]) -> Plan:
+    """Say of moves what they are for: no node of the preview is under maintenance yet."""
+    moves = [
+        msgspec.structs.replace(move, message=f"{move.source} is to be emptied")
+        if move.source in nodes
+        else move
+        for move in plan.moves
+    ]
+    return msgspec.structs.replace(plan, moves=tuple(moves))
+
+
 def _labeled(view: NodeView) -> NodeView:
     labels = {**view.node.labels, MAINTENANCE_LABEL: "true"}
     node = msgspec.structs.replace(view.node, labels=labels)
@@ -130,7 +141,8 @@ def _labeled(view: NodeView) -> NodeView:
 def _require(snapshot: Snapshot, nodes: Iterable[str]) -> None:
     for name in nodes:
         if NodeName(name) not in snapshot.nodes:
-            raise NotThere("node", name)
+            known = [str(each) for each in snapshot.nodes]
+            raise NotThere("node", name, near(name, known))
 
 
 def peak(plan: Plan, nodes: Sequence[str]) -> dict[str, object]:
@@ -187,13 +199,13 @@ def _undo(nodes: Sequence[str]) -> str:
 
 def why_nothing_acts(session: Session) -> str:
     """Return why nothing would act on the label now; empty if a rebalancer does."""
-    config, there = session.config, session.installation
-    if not there.crd:
-        return there.why_no_migrations
+    config = session.config
+    for obstacle in session.obstacles():
+        return obstacle
     if Strategy.NODE_MAINTENANCE not in config.enabled_strategies:
-        return "NodeMaintenance is not among enabledStrategies"
+        return f"NodeMaintenance is not among enabledStrategies{session.installation.guessed}"
     if config.mode_of(Strategy.NODE_MAINTENANCE) is not Mode.ACT:
-        return "NodeMaintenance only observes (mode)"
+        return f"NodeMaintenance only observes (mode){session.installation.guessed}"
     return ""
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -14,7 +15,7 @@ from common.visible import visible
 from evenkeel.errors import UsageError
 from evenkeel.output import emit
 from evenkeel.planfile import plan_file, written
-from evenkeel.session import Session, reading
+from evenkeel.session import Installation, reading
 from evenkeel.shell import Call, command
 from rebalancer.planner import Plan
 from rebalancer.report import document, render
@@ -32,21 +33,21 @@ async def plan_command(call: Call, *, file: str | None) -> None:
     async with reading(call.target, clock=call.clock, progress=call.progress) as session:
         with call.progress.waiting("Planning …"):
             asked = await session.inspect()
-            plan = with_notes(asked.plan, session)
-    if file is not None:
-        _write(file, written(plan_file(plan, asked, session.client.server)))
-    emit("Plan", document(plan), call.output, lambda: _page(plan, file))
-
-
-def with_notes(plan: Plan, session: Session) -> Plan:
-    """Return a plan with what a reader should know about this command."""
-    there = session.installation
-    notes = [f"Judged by {there.config_from}."]
+    plan, asides = asked.plan, tuple(_asides(session.installation))
     if session.trouble:
-        notes.append(f"Usage is not read: {session.trouble}.")
+        notes = (*plan.notes, f"Usage is not read: {session.trouble}.")
+        plan = msgspec.structs.replace(plan, notes=notes)
+    whole = msgspec.structs.replace(plan, notes=(*plan.notes, *asides))
+    if file is not None:
+        _write(file, written(plan_file(whole, asked, session.client.server)))
+    emit("Plan", document(whole), call.output, lambda: _page(plan, asides, file))
+
+
+def _asides(there: Installation) -> Iterator[str]:
+    """Yield what a reader should know about this command."""
+    yield f"Judged by {there.config_from}."
     if there.why_no_migrations:
-        notes.append(f"Earlier moves are not known: {there.why_no_migrations}.")
-    return msgspec.structs.replace(plan, notes=(*plan.notes, *notes))
+        yield f"Earlier moves are not known: {there.why_no_migrations}."
 
 
 def _write(file: str, text: str) -> None:
@@ -56,8 +57,10 @@ def _write(file: str, text: str) -> None:
         raise UsageError(f"{file}: cannot be written: {error.strerror or error}") from None
 
 
-def _page(plan: Plan, file: str | None) -> RenderableType:
+def _page(plan: Plan, asides: Sequence[str], file: str | None) -> RenderableType:
     if file is None:
-        return render(plan)
-    hint = f"Written to {visible(file)}; evenkeel apply {visible(file)} carries it out."
-    return Group(render(plan), Text(hint, style="bold"))
+        return render(plan, asides=asides)
+    name = visible(file)
+    use = f"evenkeel apply {name} carries it out" if plan.moves else "it moves nothing"
+    hint = f"Written to {name}; {use}."
+    return Group(render(plan, asides=asides), Text(hint, style="bold"))

@@ -21,7 +21,7 @@ from evenkeel.output import Output, emit
 from evenkeel.session import reading
 from evenkeel.shell import SPAN, Call, command
 from evenkeel.simulation.playing import Moment, Play, play
-from rebalancer.inspection.words import counted, duration
+from rebalancer.inspection.words import duration, shown_percent
 
 START_S = 60.0
 """How long to wait at most until all pods of a scenario run; some may have no room."""
@@ -144,7 +144,8 @@ def _points(value: float | None) -> str:
 
 def _timeline(found: Play, output: Output) -> Grid:
     grid = Grid(
-        ("after", "evictions", "hot nodes", "cpu spread", "highest cpu"), right=("evictions",)
+        ("after", "evictions", "hot nodes", "cpu spread", "highest cpu"),
+        right=("evictions", "hot nodes"),
     )
     changes = [
         m for n, m in enumerate(found.moments) if n == 0 or _differs(found.moments[n - 1], m)
@@ -153,9 +154,9 @@ def _timeline(found: Play, output: Output) -> Grid:
         grid.add(
             duration(moment.after_s),
             str(moment.evictions),
-            counted(moment.hot, "node"),
+            str(moment.hot),
             _points(moment.cpu_spread),
-            f"{_points(moment.highest_cpu)} %",
+            shown_percent(moment.highest_cpu),
         )
     return grid
 

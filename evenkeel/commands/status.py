@@ -14,10 +14,11 @@ from common.grid import Grid
 from common.visible import made_visible
 from console.data import BreakerRow, ExtenderRow, HealthDocument
 from evenkeel.output import emit
-from evenkeel.session import CONFIG_MAP, Session, reading
+from evenkeel.session import CONFIG_MAP, Installation, Session, reading
 from evenkeel.shell import Call, command
 from rebalancer.inspection import Inspection, LoopState, health_document, leader_words, view_of
-from rebalancer.inspection.words import counted, duration
+from rebalancer.inspection.health import CONFIGURED, NEVER_LED
+from rebalancer.inspection.words import duration
 
 _NOTES = 8
 """Notes of the last plan that are shown."""
@@ -71,39 +72,50 @@ def screen(session: Session, document: HealthDocument) -> RenderableType:
     """Return the screen."""
     shown, there = made_visible(document), session.installation
     facts = Grid(("", ""), indent=0)
-    for label, text in _lines(shown, there.namespace):
+    for label, text in _lines(shown, there):
         facts.add(Text(label, style="bold"), text)
     notes = [Text(f"· {note}", style="dim") for note in shown.notes[:_NOTES]]
     return Group(facts, *notes)
 
 
-def _lines(shown: HealthDocument, namespace: str) -> Iterator[tuple[str, Text]]:
-    yield "installed", _installed(shown, namespace)
+def _lines(shown: HealthDocument, there: Installation) -> Iterator[tuple[str, Text]]:
+    yield "installed", _installed(shown, there)
     yield "leader", _judged(shown.leader, good=shown.leader.endswith(" leads"))
-    yield "mode", _mode(shown)
+    yield "mode", _mode(shown, there)
     yield "paused", _paused(shown)
     yield "strategies", Text(", ".join(shown.strategies) or "none is enabled")
     yield "guided", _judged(shown.guided, good="calls the extender" in shown.guided)
     for extender in shown.extenders:
         yield "extender", _extender(extender, shown.at_s)
-    for breaker in shown.breakers:
+    # Both are read from Migrations: without them nothing is known, which is not zero.
+    unknown = Text("unknown", style="yellow") if there.why_no_migrations else None
+    for breaker in shown.breakers if unknown is None else ():
         yield "breaker", _breaker(breaker)
+    if unknown is not None:
+        yield "breaker", unknown
     yield "metrics", _metrics(shown)
-    yield "moves", _moves(shown)
-    yield "last plan", _last_plan(shown)
+    yield "moves", unknown or _moves(shown)
+    yield "last plan", unknown or _last_plan(shown)
 
 
 def _judged(words: str, *, good: bool) -> Text:
     return Text(words, style="green" if good else "yellow")
 
 
-def _installed(shown: HealthDocument, namespace: str) -> Text:
-    if shown.installed:
-        return Text(f"yes, in namespace {namespace}", style="green")
-    return Text(f"no: {INSTALL_CRD} installs the CRD, docs/deployment.md the rest", style="yellow")
+def _installed(shown: HealthDocument, there: Installation) -> Text:
+    namespace = there.namespace
+    if not shown.installed:
+        words = f"no: {INSTALL_CRD} installs the CRD, docs/deployment.md the rest"
+        return Text(words, style="yellow")
+    if shown.leader == NEVER_LED:
+        words = f"partly: no rebalancer has led in namespace {namespace} (-n names another one)"
+        return Text(words, style="yellow")
+    return Text(f"yes, in namespace {namespace}", style="green")
 
 
-def _mode(shown: HealthDocument) -> Text:
+def _mode(shown: HealthDocument, there: Installation) -> Text:
+    if there.guessed and shown.leader.endswith(" leads"):
+        return _judged("unknown: the configuration of the rebalancer cannot be read", good=False)
     acts = "moves pods" if shown.acts else "plans, and moves nothing"
     return Text(f"{shown.mode}: {acts}")
 
@@ -115,7 +127,9 @@ def _paused(shown: HealthDocument) -> Text:
     if pause is None:
         return Text("no")
     why = f": {pause.why}" if pause.why else ""
-    return Text(f"yes, by {pause.by or 'someone'}{why} (evenkeel resume)", style="yellow")
+    until = f", for another {duration(pause.until_s - shown.at_s)}" if pause.until_s else ""
+    ended = "" if pause.by == CONFIGURED else " (evenkeel resume)"
+    return Text(f"yes, by {pause.by or 'someone'}{why}{until}{ended}", style="yellow")
 
 
 def _extender(row: ExtenderRow, now_s: float) -> Text:
@@ -147,5 +161,5 @@ def _moves(shown: HealthDocument) -> Text:
 
 def _last_plan(shown: HealthDocument) -> Text:
     if shown.last_plan_s is None:
-        return Text(f"no move is known ({counted(shown.pods, 'pod')} in the cluster)")
-    return Text(f"last move planned {duration(shown.at_s - shown.last_plan_s)} ago")
+        return Text("no plan has moved a pod yet, or its moves are forgotten (keepFinished)")
+    return Text(f"the last that moved a pod: {duration(shown.at_s - shown.last_plan_s)} ago")

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 import click
@@ -15,13 +14,11 @@ from common.visible import made_visible
 from console.data import Gate, MigrationRow, WhyDocument, WhyKind
 from evenkeel.commands.moves import moves_grid
 from evenkeel.completion import complete_nodes, complete_pods, complete_workloads
-from evenkeel.errors import NotThere
+from evenkeel.errors import NotThere, near
 from evenkeel.output import Output, emit
 from evenkeel.session import reading
 from evenkeel.shell import Call, command
 from rebalancer.inspection import Inspection, search, why
-
-_NEAR = 3
 
 
 @click.group("why", short_help="Why a pod, node or workload is moved, or is not.")
@@ -62,16 +59,14 @@ async def _answer(call: Call, kind: WhyKind, name: str) -> None:
         asked = await session.inspect()
         document = why(asked, kind, name)
         if document is None:
-            raise NotThere(kind.value, name, _near(asked, kind, name))
+            raise NotThere(kind.value, name, _known_near(asked, kind, name))
     emit("Why", document, call.output, lambda: page(document, asked.now_s, call.output))
 
 
-def _near(asked: Inspection, kind: WhyKind, name: str) -> list[str]:
+def _known_near(asked: Inspection, kind: WhyKind, name: str) -> list[str]:
     """Return names that are close to one that does not exist."""
-    short = name.rpartition("/")[2]
     known = [match.name for match in search(asked.snapshot, "", 100_000) if match.kind is kind]
-    inside = [each for each in known if short and short in each]
-    return (inside or difflib.get_close_matches(name, known, n=_NEAR))[:_NEAR]
+    return near(name, known)
 
 
 def page(document: WhyDocument, now_s: float, output: Output) -> RenderableType:

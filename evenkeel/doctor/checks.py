@@ -104,7 +104,9 @@ def _fields_of(crd: Json) -> set[str]:
 def rebalancer_runs(seen: Evidence) -> Iterator[Finding]:
     found = seen.programs.get("rebalancer", ())
     if not found:
-        text = f"no rebalancer is installed (namespace {seen.namespace})"
+        leads = any(finding.level is Level.OK for finding in someone_leads(seen))
+        elsewhere = "; one leads that runs outside of it, as in a demo" if leads else ""
+        text = f"no rebalancer is installed (namespace {seen.namespace}){elsewhere}"
         yield _fail("rebalancer", text, "install it: docs/deployment.md")
         return
     for program in found:

@@ -11,7 +11,7 @@ from console.data import Match, WhyDocument, WhyKind
 from rebalancer.inspection.health import LoopState, health_document, leader_words, view_of
 from rebalancer.inspection.moment import Inspection
 from rebalancer.inspection.moves import migration_row, migrations_document
-from rebalancer.inspection.nodes import cluster_document, node_document, why_node
+from rebalancer.inspection.nodes import cluster_document, load_moment, node_document, why_node
 from rebalancer.inspection.plans import plan_document
 from rebalancer.inspection.pods import why_pod
 from rebalancer.inspection.search import search
@@ -24,6 +24,7 @@ __all__ = [
     "cluster_document",
     "health_document",
     "leader_words",
+    "load_moment",
     "migration_row",
     "migrations_document",
     "node_document",

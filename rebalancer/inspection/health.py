@@ -39,6 +39,10 @@ from rebalancer.pacing.signs import Signs
 CLOCKS_S: Final = 30.0
 """How far the clock of a desk may be from those of the cluster before Leases look dead."""
 
+NEVER_LED: Final = "no rebalancer has led yet"
+CONFIGURED: Final = "the configuration"
+"""Who has paused where `paused: true` did."""
+
 
 class LoopState(msgspec.Struct, frozen=True, kw_only=True):
     """What cannot be read from the moment alone."""
@@ -113,7 +117,7 @@ def strategy_notes(config: RebalancerConfiguration) -> Iterator[str]:
 def _configured_pause(config: RebalancerConfiguration) -> Pause | None:
     if not config.paused:
         return None
-    return Pause(by="the configuration", why="paused: true", until_s=None)
+    return Pause(by=CONFIGURED, why="paused: true", until_s=None)
 
 
 def ack_lag_s(migrations: Iterable[MigrationRecord]) -> float | None:
@@ -210,7 +214,7 @@ def leader_words(leases: Mapping[str, LeaseRecord], key: str, now_s: float) -> s
     """Say who leads, by the Lease; for a single look."""
     lease = leases.get(key)
     if lease is None:
-        return "no rebalancer has led yet"
+        return NEVER_LED
     if not lease.holder or lease.renewed_s is None:
         return "no rebalancer leads"
     age_s = now_s - lease.renewed_s

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from common.api.contract import Unknown, under_maintenance
@@ -18,6 +18,7 @@ from console.data import (
     ClusterDocument,
     Fact,
     Gate,
+    LoadMoment,
     NodeCell,
     NodeDocument,
     NodeState,
@@ -35,7 +36,7 @@ from rebalancer.inspection.pods import against, owner_words
 from rebalancer.planner.plan import NodePlan
 from rebalancer.refusals import Refusal
 from rebalancer.strategies import node_verdicts
-from rebalancer.strategies.participation import WHY_UNKNOWN
+from rebalancer.strategies.participation import WHY_UNKNOWN, Role, Rule
 
 ZONE: Final = "topology.kubernetes.io/zone"
 LISTED: Final = 500
@@ -45,9 +46,8 @@ LISTED: Final = 500
 def cluster_document(asked: Inspection) -> ClusterDocument:
     """Return all nodes, now and after the plan."""
     belief, planned = asked.belief, {node.name: node for node in asked.plan.nodes}
-    samples = [n.sample_end_s for n in belief.load.nodes.values() if n.sample_end_s is not None]
     return ClusterDocument(
-        at_s=max(samples, default=asked.now_s),
+        at_s=_sampled_s(asked),
         source=belief.source.asked.value,
         trouble=belief.trouble or (belief.source.why if belief.source.without_metrics else ""),
         ceilings=ceilings(asked),
@@ -57,6 +57,20 @@ def cluster_document(asked: Inspection) -> ClusterDocument:
             for name, view in sorted(asked.snapshot.nodes.items())
         ),
     )
+
+
+def load_moment(asked: Inspection) -> LoadMoment:
+    """Return how loaded nodes are, without all else: cheap enough to be asked for every sample."""
+    names = tuple(sorted(asked.snapshot.nodes))
+    known = [levels(asked.load.nodes.get(name)) for name in names]
+    cpu, memory = zip(*known, strict=True) if known else ((), ())
+    return LoadMoment(at_s=_sampled_s(asked), names=names, cpu=cpu, memory=memory)
+
+
+def _sampled_s(asked: Inspection) -> float:
+    nodes = asked.load.nodes.values()
+    ends = [node.sample_end_s for node in nodes if node.sample_end_s is not None]
+    return max(ends, default=asked.now_s)
 
 
 def ceilings(asked: Inspection) -> Ceilings:
@@ -188,10 +202,11 @@ def why_node(asked: Inspection, name: str) -> WhyDocument | None:
     node = view.node.name
     found = node_verdicts(asked.demand.cluster, node)
     refusals = tuple(refusal for _, refusal in found if refusal is not None)
+    against = [f"{closed(rule)}: {refusal.message}" for rule, refusal in found if refusal]
     return WhyDocument(
         kind=WhyKind.NODE,
         name=node,
-        answer=_answer(asked, view, refusals),
+        answer=_answer(asked, view, against),
         good=not refusals,
         facts=tuple(_facts(asked, view)),
         gates=tuple(_gate(rule, refusal) for rule, refusal in found),
@@ -200,13 +215,25 @@ def why_node(asked: Inspection, name: str) -> WhyDocument | None:
     )
 
 
-def _gate(rule: str, refusal: Refusal | None) -> Gate:
+def _gate(rule: Rule, refusal: Refusal | None) -> Gate:
     if refusal is None:
-        return Gate(name=rule, passed=True, words=words.passed(rule))
-    return Gate(name=refusal.name, passed=False, words=refusal.message, for_good=refusal.permanent)
+        return Gate(name=rule.name, passed=True, words=words.passed(rule.name))
+    said = f"{refusal.message}, so {closed(rule)}"
+    return Gate(name=refusal.name, passed=False, words=said, for_good=refusal.permanent)
 
 
-def _answer(asked: Inspection, view: NodeView, refusals: tuple[Refusal, ...]) -> str:
+def closed(rule: Rule) -> str:
+    """Return what a rule keeps a node from."""
+    if Role.SOURCE in rule.closes:
+        return "it neither gives nor takes pods for load"
+    if Role.TARGET in rule.closes:
+        return "it takes no pods for load"
+    if Role.SPREAD in rule.closes:
+        return "it is not compared with other nodes (LoadBalancing)"
+    return "drains use it last" if Role.FIRST_REFUGE in rule.closes else "drains do not use it"
+
+
+def _answer(asked: Inspection, view: NodeView, against: Sequence[str]) -> str:
     name, leaving, coming = view.node.name, *_planned(asked, view.node.name)
     if asked.drains(name):
         left = f"the plan moves {words.counted(leaving, 'pod')} away"
@@ -214,12 +241,14 @@ def _answer(asked: Inspection, view: NodeView, refusals: tuple[Refusal, ...]) ->
     cpu, memory = levels(asked.load.nodes.get(name))
     use = f"{name} uses {words.shown_percent(cpu)} CPU and {words.shown_percent(memory)} memory"
     if leaving or coming:
-        return f"{use}; the plan moves {words.counted(leaving, 'pod')} away and {coming} there."
+        away = f"{words.counted(leaving, 'pod')} away" if leaving else ""
+        there = f"{words.counted(coming, 'pod')} there" if coming else ""
+        return f"{use}; the plan moves {' and '.join(filter(None, (away, there)))}."
     unmet = [u for u in asked.plan.unmet if u.goal.split(" ", 1)[0] == name]
     if unmet:
         return f"{use}. {unmet[0].goal} is not met: {unmet[0].why.message}."
-    if refusals:
-        return f"{use}. It does not take part: {refusals[0].message}."
+    if against:
+        return f"{use}, and {against[0]}."
     return f"{use}, and nothing calls for a move."
 
 

@@ -2,22 +2,21 @@
 """The plan for people: nodes before and after, moves, and what stays, folded by reason.
 
 Read from top to bottom it answers: what is wrong, what will be done, how few evictions could
-be enough, what will not be done, and why. A plain terminal loses only color; in a narrow one
-moves are blocks of lines, because no name is ever cut.
+be enough, what will not be done, and why. A plain terminal loses only color; a narrow one loses
+the bars, and moves are blocks of lines there, because no name is ever cut.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
-from common.grid import Grid
-from common.visible import made_visible
+from common.grid import Fitting, Grid
+from common.visible import made_visible, visible
 from rebalancer.planner.plan import Level, Move, NodePlan, Plan, Refused
 from rebalancer.refusals import Reason, Refusal
 
@@ -28,14 +27,17 @@ _NAMED: Final = 3
 """How many pods are named under a reason; the rest is counted."""
 
 
-def render(plan: Plan, *, all_pods: bool = False) -> RenderableType:
-    """Return the whole plan as text; pods that stay are folded by reason, or listed one by one."""
+def render(plan: Plan, *, all_pods: bool = False, asides: Sequence[str] = ()) -> RenderableType:
+    """Return the whole plan as text; pods that stay are folded by reason, or listed one by one.
+
+    `asides` are notes that explain nothing of the plan.
+    """
     # Texts from the cluster may contain line ends, and would look like our own lines.
-    parts = _parts(made_visible(plan), all_pods=all_pods)
-    return Group(*(Padding(part, (0, 0, 1, 0)) for part in parts))
+    parts = _parts(made_visible(plan), all_pods=all_pods, asides=[visible(each) for each in asides])
+    return Group(*(line for part in parts for line in (part, Text())))
 
 
-def _parts(plan: Plan, *, all_pods: bool) -> Iterator[RenderableType]:
+def _parts(plan: Plan, *, all_pods: bool, asides: Sequence[str]) -> Iterator[RenderableType]:
     yield _headline(plan)
     if plan.goals:
         yield _listing("goals", _goals(plan))
@@ -52,8 +54,8 @@ def _parts(plan: Plan, *, all_pods: bool) -> Iterator[RenderableType]:
     if plan.refused or plan.staying:
         title = "pods that stay, by reason" if all_pods else "pods that stay"
         yield _listing(title, (*_folded(plan), *_elsewhere(plan)))
-    if plan.notes:
-        yield _listing("notes", plan.notes)
+    if plan.notes or asides:
+        yield _listing("notes", (*plan.notes, *asides))
 
 
 def _headline(plan: Plan) -> Text:
@@ -102,16 +104,21 @@ def _why_nothing(plan: Plan) -> str:
 
 def _nodes(nodes: Sequence[NodePlan]) -> RenderableType:
     shown = _worth_showing(nodes)
-    table = Grid(("node", "cpu before → after", "memory before → after", ""))
-    for node in shown:
-        cpu = _change(node.before.cpu, node.after.cpu)
-        memory = _change(node.before.memory, node.after.memory)
-        unknown = Text("unknown", style="yellow")
-        levels = (unknown, unknown) if node.unknown else (cpu, memory)
-        table.add(node.name, *levels, _remark(node))
+    table = Fitting(_levels(shown, _bar), _levels(shown, _figure))
     hidden = len(nodes) - len(shown)
     more = [Text(f" {hidden} more nodes do not change", style="dim")] if hidden else []
     return Group(table, *more)
+
+
+def _levels(nodes: Iterable[NodePlan], drawn: Callable[[float], Text]) -> Grid:
+    table = Grid(("node", "cpu before → after", "memory before → after", "note"))
+    unknown = Text("unknown", style="yellow")
+    for node in nodes:
+        cpu = _change(node.before.cpu, node.after.cpu, drawn)
+        memory = _change(node.before.memory, node.after.memory, drawn)
+        levels = (unknown, unknown) if node.unknown else (cpu, memory)
+        table.add(node.name, *levels, _remark(node))
+    return table
 
 
 def _worth_showing(nodes: Sequence[NodePlan]) -> list[NodePlan]:
@@ -123,21 +130,28 @@ def _highest(level: Level) -> float:
     return max((part for part in (level.cpu, level.memory) if part == part), default=-1.0)
 
 
-def _change(before: float, after: float) -> Text:
+def _change(before: float, after: float, drawn: Callable[[float], Text]) -> Text:
     if before != before:
         return Text("?", style="dim")
-    text = _bar(before)
+    text = drawn(before)
     if round(before) != round(after):
         text.append(" → ")
-        text.append_text(_bar(after))
+        text.append_text(drawn(after))
     return text
 
 
 def _bar(percent: float) -> Text:
     filled = min(_BAR, round(percent / 100 * _BAR))
-    style = "red" if percent >= 80 else "yellow" if percent >= 60 else "green"
     rest = "·" * (_BAR - filled)
-    return Text.assemble(("█" * filled, style), (rest, "dim"), f"{percent:4.0f} %")
+    return Text.assemble(("█" * filled, _style(percent)), (rest, "dim"), f"{percent:4.0f} %")
+
+
+def _figure(percent: float) -> Text:
+    return Text(f"{percent:3.0f} %", style=_style(percent))
+
+
+def _style(percent: float) -> str:
+    return "red" if percent >= 80 else "yellow" if percent >= 60 else "green"
 
 
 def _remark(node: NodePlan) -> Text:
@@ -151,7 +165,7 @@ def _remark(node: NodePlan) -> Text:
 
 
 def _moves(moves: Sequence[Move]) -> Grid:
-    table = Grid(("", "pod", "of", "from", "to", "or", "why"), right=("",))
+    table = Grid(("move", "pod", "of", "from", "to", "or", "why"), right=("move",))
     for number, move in enumerate(moves, 1):
         when = Text(str(number), style="" if move.this_cycle else "dim")
         why = move.message if move.this_cycle else f"{move.message}; later: {move.deferred_by}"
@@ -197,8 +211,8 @@ def _named(pods: Iterable[str]) -> str:
     return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _listing(title: str, lines: Iterable[str]) -> Text:
-    text = Text(title, style="bold")
+def _listing(title: str, lines: Iterable[str]) -> RenderableType:
+    listed = Grid(("",), indent=2)
     for line in lines:
-        text.append(f"\n  {line}", style="not bold")
-    return text
+        listed.add(line)
+    return Group(Text(title, style="bold"), listed)

@@ -182,15 +182,15 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def node_verdicts(cluster: ClusterView, name: NodeName) -> tuple[tuple[str, Refusal | None], ...]:
-    """Return every rule by name, and what it has against a node."""
+def node_verdicts(cluster: ClusterView, name: NodeName) -> tuple[tuple[Rule, Refusal | None], ...]:
+    """Return every rule, and what it has against a node."""
     config = cluster.config
     failing = start_failures(
         cluster.snapshot, now_s=cluster.now_s, cooldown_s=config.node_cooldown.seconds
     )
     context = _rule_context(cluster, claims(cluster.world, config.scheduler_names), failing)
     view = cluster.snapshot.nodes[name]
-    return tuple((rule.name, rule.judge(view, context)) for rule in RULES)
+    return tuple((rule, rule.judge(view, context)) for rule in RULES)
 
 
 def participation(cluster: ClusterView, evictable: Evictable) -> Participation:

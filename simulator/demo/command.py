@@ -98,6 +98,7 @@ class Demo:
             seed=self.flags.seed,
             speed=self.flags.speed,
             scheduler=settings.scheduler_config(self.programs.folder, port),
+            rebalancer=self.settings.rebalancer_file,
         )
         stand = real if self.flags.real else simulated
         self._report(f"Starting the {'control plane' if self.flags.real else 'simulated cluster'}")
@@ -247,6 +248,7 @@ class Demo:
             rebalancer_pid=rebalancer.pid,
             cluster=cluster.description,
             console=self.console,
+            command=f"{_python()} -m evenkeel",
             extender_command=shlex.join([_python(), "-m", *extender.arguments]),
         )
 

@@ -34,6 +34,8 @@ class RunningDemo:
     """What runs the cluster."""
     console: str = ""
     """Address of the console; empty where there is none."""
+    command: str = ""
+    """What runs `evenkeel`; empty where it is not installed."""
     extender_command: str = ""
     """What starts the extender again."""
 
@@ -72,6 +74,16 @@ def _stop_extender(running: RunningDemo) -> list[str]:
     ]
 
 
+def _ask(running: RunningDemo) -> list[str]:
+    if not running.command:
+        return []
+    kubeconfig = shlex.quote(str(running.kubeconfig))
+    return [
+        "  4. Ask Evenkeel: status, nodes, why node, drain --preview, history",
+        f"     {running.command} --kubeconfig {kubeconfig} why node {running.node}",
+    ]
+
+
 def _with_kubectl(running: RunningDemo) -> list[str]:
     kubectl = f"{running.kubectl} --kubeconfig {shlex.quote(str(running.kubeconfig))}"
     return [
@@ -80,6 +92,7 @@ def _with_kubectl(running: RunningDemo) -> list[str]:
         *_stop_extender(running),
         "  3. Look around",
         f"     {kubectl} get migrations",
+        *_ask(running),
     ]
 
 
@@ -92,4 +105,5 @@ def _with_curl(running: RunningDemo) -> list[str]:
         *_stop_extender(running),
         "  3. Look around (kubectl would work too, but is not installed here)",
         f"     curl {running.server}/apis/evenkeel.io/v1alpha1/migrations",
+        *_ask(running),
     ]

@@ -24,6 +24,8 @@ FILE: Final = _PACKAGE / "demo.yaml"
 DEFINITIONS: Final = _FILES / "deploy" / "crds" / "migrations.yaml"
 SCHEDULER: Final = _FILES / "scheduler-config.yaml"
 NAMESPACE: Final = "evenkeel"
+CONFIG_MAP: Final = "evenkeel-rebalancer"
+"""As in `deploy/`; its key is the name of the file."""
 
 _SHIPPED_URL: Final = "http://127.0.0.1:8888"
 WAITS: Final = {

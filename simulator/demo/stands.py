@@ -21,10 +21,10 @@ import yaml
 from common.clock import Clock
 from common.kube.client import KubeClient, connect
 from common.kube.errors import KubeError
-from common.kube.resources import MIGRATIONS, NAMESPACES
+from common.kube.resources import CONFIGMAPS, MIGRATIONS, NAMESPACES
 from simulator import build
 from simulator.demo.programs import ProgramDied, Programs
-from simulator.demo.settings import NAMESPACE, definitions
+from simulator.demo.settings import CONFIG_MAP, NAMESPACE, definitions
 from simulator.process import CommandError
 from simulator.scenarios import Scenario
 from simulator.scenarios.applying import apply, join_later
@@ -44,6 +44,8 @@ class StandOptions:
     seed: int
     speed: float
     scheduler: Path
+    rebalancer: Path
+    """The configuration of the rebalancer; the cluster has it as an installation does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +74,7 @@ async def simulated(
     await cluster.until(lambda: [line for line in cluster.output() if line == "ready"])
     async with connect(kubeconfig=str(kubeconfig), qps=200, burst=400, clock=clock) as client:
         await install(client, clock)
+        await configure(client, options.rebalancer)
         yield Stand(
             client=client,
             kubeconfig=kubeconfig,
@@ -105,6 +108,7 @@ async def real(
         )
         async with connect(kubeconfig=str(kubeconfig), qps=200, burst=400, clock=clock) as client:
             await install(client, clock)
+            await configure(client, options.rebalancer)
             report("Creating the scenario: nodes, workloads, and pods on their first nodes")
             await apply(options.scenario, client, seed=options.seed, clock=clock)
             later = asyncio.create_task(join_later(options.scenario, client, clock=clock))
@@ -140,6 +144,18 @@ async def install(client: KubeClient, clock: Clock) -> None:
         if clock.monotonic() > end:
             raise CommandError(f"the Migration CRD is not established after {_PATIENCE_S:g} s")
         await clock.sleep(0.1)
+
+
+async def configure(client: KubeClient, rebalancer: Path) -> None:
+    """Create the ConfigMap of the rebalancer: `evenkeel` judges the cluster by it."""
+    text = await asyncio.to_thread(rebalancer.read_text)
+    body = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": CONFIG_MAP, "namespace": NAMESPACE},
+        "data": {rebalancer.name: text},
+    }
+    await client.create(CONFIGMAPS, body, namespace=NAMESPACE)
 
 
 async def _served(client: KubeClient) -> bool:

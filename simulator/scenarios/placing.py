@@ -10,13 +10,13 @@ scheduler. Targets are adjusted a little so that their sum is the usage of the p
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from common.config import ConfigError
 from simulator.rng import Rng
-from simulator.scenarios.schema import Scenario
+from simulator.scenarios.schema import Level, Scenario
 
 _MOST_OFF: Final = 0.15
 _HUNGRY: Final = 5
@@ -104,12 +104,17 @@ def _match(pieces: Sequence[Piece], places: Sequence[Place]) -> None:
         each.target_milli *= used / wanted
 
 
+def check_levels(load: Iterable[Level], nodes: int) -> None:
+    """Refuse a load that is given for another number of nodes than there are at the start."""
+    given = sum(level.nodes for level in load)
+    if given != nodes:
+        raise ConfigError(f"load: {given} nodes given, but the pools have {nodes}")
+
+
 def drawn_levels(scenario: Scenario, names: Sequence[str], rng: Rng) -> dict[str, float]:
     """Return the target CPU utilization of each node, drawn with the seed."""
+    check_levels(scenario.load, len(names))
     levels = [level for level in scenario.load for _ in range(level.nodes)]
-    if len(levels) != len(names):
-        message = f"{len(levels)} nodes given, but the pools have {len(names)}"
-        raise ConfigError(f"load: {message}")
     drawn = sorted(names, key=lambda name: rng.share("hot", name))
     return {
         name: rng.between(level.least, level.most, "level", name)

@@ -27,6 +27,7 @@ export class Chart {
     const axis = { stroke: ink, grid, ticks: { show: false }, font: "12px system-ui, sans-serif" };
     return {
       width: Math.max(200, this.box.clientWidth), height: this.height,
+      padding: [null, 30, null, null], // half of the last time, which would be cut at the edge
       cursor: { y: false, points: { size: 6 } },
       scales: { y: { range: (_, low, high) => [0, Math.max(100, Math.ceil((high ?? 0) / 10) * 10)] } },
       axes: [

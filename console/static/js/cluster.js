@@ -2,7 +2,7 @@
 // The cluster page: maps now and after the plan, history, and the table that says the same.
 import { Chart } from "./chart.js";
 import { Table, chip, el, figures, find, nodeLink, order } from "./dom.js";
-import { ago, clock, count, duration, percent } from "./format.js";
+import { ago, clock, count, duration, percent, points } from "./format.js";
 import { NodeMap, layout, swatch } from "./map.js";
 import { follow, pauseBanner, problem, read, state } from "./page.js";
 import { fill, markColor, meter, onTheme, sharp } from "./scale.js";
@@ -118,7 +118,7 @@ function draw() {
     ["Nodes", String(cells.length.toLocaleString("en")), now.unknown ? `${now.unknown} unknown` : count(cells.reduce((n, c) => n + c.pods, 0), "pod")],
     [`Highest ${what}`, percent(now.highest), `ceiling ${ceiling()} %`, now.highest > ceiling() ? "bad" : ""],
     ["Mean", percent(now.mean)], ["Lowest", percent(now.lowest)],
-    ["Spread", now.spread === null ? "–" : now.spread.toFixed(0), `of ${head.ceilings.imbalance} points allowed`, ""],
+    ["Spread", now.spread === null ? "–" : points(now.spread), `${head.ceilings.imbalance} allowed`, ""],
     ["Above the ceiling", String(now.over), then.over < now.over ? `${then.over} after the plan` : null, now.over ? "bad" : "good"],
     ["Planned evictions", head.evictions === null ? "–" : String(head.evictions), head.evictions === null ? "no plan yet" : then.highest === null ? null : `highest then ${percent(then.highest)}`],
   ]);

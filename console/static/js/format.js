@@ -24,7 +24,7 @@ export function duration(seconds) {
   const whole = Math.round(seconds);
   if (whole < 60) return `${whole} s`;
   if (whole < 3600) return whole % 60 && whole < 600 ? `${Math.floor(whole / 60)} min ${whole % 60} s` : `${Math.round(whole / 60)} min`;
-  if (whole < 86400) return `${(whole / 3600).toFixed(1)} h`;
+  if (whole < 86400) return `${Number((whole / 3600).toFixed(1))} h`;
   return `${Math.round(whole / 86400)} days`;
 }
 

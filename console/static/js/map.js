@@ -90,7 +90,7 @@ export class NodeMap {
     const wide = Math.min(g.measureText(visible(text)).width, Math.max(20, room - 40));
     g.font = font(12);
     g.globalAlpha = 0.65;
-    g.fillText(` ${count}`, x + wide + 3, y + 8);
+    g.fillText(` ${count.toLocaleString("en")}`, x + wide + 3, y + 8);
     g.globalAlpha = 1;
   }
 

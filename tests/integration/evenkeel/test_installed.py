@@ -12,7 +12,15 @@ import pytest_asyncio
 import yaml
 
 from common.api.contract import MAINTENANCE_LABEL
-from common.kube.resources import DEPLOYMENTS, LEASES, MIGRATIONS, NAMESPACES, NODES, PODS
+from common.kube.resources import (
+    CONFIGMAPS,
+    DEPLOYMENTS,
+    LEASES,
+    MIGRATIONS,
+    NAMESPACES,
+    NODES,
+    PODS,
+)
 from simulator import build
 from simulator.api import DEFINITIONS, is_ready
 from simulator.cluster import SimulatedCluster
@@ -254,6 +262,64 @@ async def test_a_drain_that_nothing_would_act_on_sets_no_label(world: World) -> 
     assert found.code == 3
     assert "NodeMaintenance is not among enabledStrategies" in found.err
     assert MAINTENANCE_LABEL not in cluster.store.get(NODES, "node-0")["metadata"]["labels"]
+
+
+async def test_a_drain_without_a_leader_or_during_a_pause_sets_no_label(world: World) -> None:
+    cluster, flags = world
+    draining = ["LoadBalancing", "ResourceOptimization", "NodeMaintenance"]
+    installed.configure(cluster, installed.config_text(enabledStrategies=draining))
+    undo = dead_leader(cluster)
+    try:
+        dead = await evenkeel(*flags, "drain", "node-0")
+    finally:
+        undo()
+    try:
+        assert (await evenkeel(*flags, "pause", "--reason", "release day")).code == 0
+        paused = await evenkeel(*flags, "drain", "node-0")
+        shown = await evenkeel(*flags, "drain", "node-0", "--preview")
+    finally:
+        await evenkeel(*flags, "resume")
+        installed.configure(cluster)
+    assert (dead.code, paused.code) == (3, 3)
+    assert "so nothing would carry it out" in dead.err
+    assert "moves are paused by" in paused.err
+    assert "nothing would happen now: moves are paused by" in shown.out
+    assert "node-0 is to be emptied" in shown.out
+    assert "is under maintenance" not in shown.out
+    assert MAINTENANCE_LABEL not in cluster.store.get(NODES, "node-0")["metadata"]["labels"]
+
+
+async def test_a_pause_is_shown_with_its_end(world: World) -> None:
+    _, flags = world
+    try:
+        await evenkeel(*flags, "pause", "--for", "90m", "--reason", "release day")
+        text = await evenkeel(*flags, "status")
+    finally:
+        await evenkeel(*flags, "resume")
+    assert ": release day, for another 8" in text.out.replace("90m", "89m")
+    assert "(evenkeel resume)" in text.out
+
+
+async def test_an_unreadable_configuration_is_not_a_mode(world: World) -> None:
+    cluster, flags = world
+    cluster.store.delete(CONFIGMAPS, installed.LEADER, namespace=NAMESPACE)
+    try:
+        text = await evenkeel(*flags, "status")
+        drained = await evenkeel(*flags, "drain", "node-0")
+    finally:
+        installed.configure(cluster)
+    assert "mode        unknown: " in text.out
+    assert "(judged by the defaults: there is no ConfigMap" in drained.err
+
+
+async def test_a_crd_alone_is_no_installation(world: World) -> None:
+    cluster, flags = world
+    cluster.store.delete(LEASES, installed.LEADER, namespace=NAMESPACE)
+    try:
+        text = await evenkeel(*flags, "status")
+    finally:
+        installed.lead(cluster)
+    assert "installed   partly: no rebalancer has led in namespace evenkeel" in text.out
 
 
 async def test_the_label_is_taken_off(world: World) -> None:

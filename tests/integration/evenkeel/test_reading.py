@@ -65,6 +65,9 @@ async def test_status_works_before_anything_is_installed(world: World) -> None:
     text = await evenkeel(*flags, "status")
     assert text.code == 0, text.err
     assert "installed   no" in text.out
+    # What is read from Migrations is unknown without them, and not zero.
+    for line in ("breaker     unknown", "moves       unknown", "last plan   unknown"):
+        assert line in text.out.splitlines()
     shown = (await evenkeel(*flags, "status", "-o", "json")).json
     assert (shown["kind"], shown["installed"], shown["nodes"]) == ("Status", False, 3)
     assert shown["openMoves"] == 0
@@ -255,3 +258,42 @@ async def test_an_unreachable_cluster_is_one_line(tmp_path: Path) -> None:
     assert missing.code == 1
     assert missing.err.count("\n") == 1
     assert PODS.plural not in missing.err
+
+
+async def test_names_that_may_have_been_meant_are_close_ones(world: World) -> None:
+    _, flags = world
+    for asked in (("why", "node", "node1"), ("drain", "node1", "--preview")):
+        found = await evenkeel(*flags, *asked)
+        assert found.err.startswith("evenkeel: there is no node node1; did you mean node-1")
+    far = await evenkeel(*flags, "why", "workload", "default/nope")
+    assert far.err == "evenkeel: there is no workload default/nope\n"
+
+
+async def test_a_length_of_time_is_explained_once(world: World) -> None:
+    _, flags = world
+    wrong = await evenkeel(*flags, "history", "--since", "2x")
+    assert wrong.code == 2
+    assert wrong.err.count("write 30s, 5m or 1h") == 1
+
+
+async def test_pausing_without_an_installation_says_what_is_missing(world: World) -> None:
+    _, flags = world
+    answer = await evenkeel(*flags, "pause")
+    assert (answer.code, answer.err) == (
+        1,
+        "evenkeel: there is no namespace evenkeel; -n names the one of Evenkeel\n",
+    )
+
+
+async def test_a_node_says_what_each_reason_keeps_it_from(own: World) -> None:
+    cluster, flags = own
+    cluster.store.update(NODES, _cordoned(cluster, "node-2"))
+    shown = (await evenkeel(*flags, "why", "node", "node-2", "-o", "json")).json
+    refused = {gate["name"]: gate["words"] for gate in shown["gates"] if not gate["passed"]}
+    assert refused["Cordoned"].endswith(", so it takes no pods for load")
+    assert refused["TooYoung"].endswith("so it is not compared with other nodes (LoadBalancing)")
+
+
+def _cordoned(cluster: SimulatedCluster, name: str) -> Any:  # Any: an API object
+    node = cluster.store.get(NODES, name)
+    return {**node, "spec": {**node["spec"], "unschedulable": True}}

@@ -79,6 +79,7 @@ async def test_serve_takes_a_scenario_and_a_scheduler_configuration() -> None:
     ("arguments", "code", "words"),
     [
         (["serve", "--scenario", "hot-spot"], 2, "hot-spots"),
+        (["serve", "--scenario", "hot-spots", "--nodes", "1"], 2, "hot-spots: too few nodes"),
         (["serve", "--speed", "fast"], 2, "is not a speed"),
     ],
 )

@@ -6,7 +6,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.stands.http import open_http
-from simulator.serve import scenario_of
 from tests.support.stands.simulated import simulated_api
 
 
@@ -19,9 +18,3 @@ async def test_a_body_in_protobuf_is_answered_with_the_way_around(tmp_path: Path
         )
     assert answer.status_code == 415
     assert "--dry-run=client -o yaml" in answer.json()["message"]
-
-
-def test_a_resized_scenario_has_no_hot_nodes() -> None:
-    """The command says so on stderr."""
-    assert scenario_of("hot-spots", None).load
-    assert not scenario_of("hot-spots", 5).load

@@ -11,6 +11,7 @@ from simulator.cluster import Settings, simulate
 from simulator.scenarios import load_scenario, stage
 from simulator.scheduler import SchedulerConfig
 from simulator.scheduler.config import Profile
+from simulator.serve import scenario_of
 from tests.support.clock import FakeClock
 from tests.support.repository import SCHEDULER_CONFIG
 from tests.support.stands.simulated_cluster import (
@@ -192,6 +193,34 @@ async def test_hot_spots_are_there_from_the_start(name: str) -> None:
         )
     assert all(50 <= each <= 60 for each in percent[:16])
     assert all(83 <= each <= 99 for each in percent[16:])
+
+
+async def staged(nodes: int | None) -> tuple[dict[str, float], dict[str, str]]:
+    """Return the CPU utilization of nodes and the nodes of pods at the start, as `serve` has."""
+    scenario = scenario_of("hot-spots", nodes)
+    async with simulate(
+        Settings(seed=5), clock=FakeClock(), build=lambda c: stage(scenario, c)
+    ) as cluster:
+        kubelets = cluster.fleet.kubelets.items()
+        percent = {
+            name: (k.overhead.cpu_milli + sum(p.load.cpu_milli for p in k.pods.values())) / 80
+            for name, k in kubelets
+        }
+        return percent, {p["metadata"]["name"]: p["spec"]["nodeName"] for p in cluster.pods()}
+
+
+@pytest.mark.parametrize("nodes", [5, 60])
+async def test_a_scaled_scenario_is_as_hot_as_its_own(nodes: int) -> None:
+    percent, pods = await staged(nodes)
+    assert len(percent) == nodes
+    levels = sorted(percent.values())
+    assert all(49 <= each <= 61 for each in levels[: nodes * 4 // 5])
+    assert all(82 <= each <= 99 for each in levels[nodes * 4 // 5 :])
+    assert (percent, pods) == await staged(nodes)
+
+
+async def test_the_own_number_of_nodes_gives_the_very_same_cluster() -> None:
+    assert await staged(20) == await staged(None)
 
 
 async def test_the_shipped_configuration_looks_at_all_nodes() -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
+from common.grid import Grid
 from common.terminal import as_text, print_out
 
 if TYPE_CHECKING:
@@ -30,3 +31,14 @@ def test_no_line_ends_with_blanks() -> None:
 def test_a_line_is_not_cut_at_the_eightieth_column(capsys: pytest.CaptureFixture[str]) -> None:
     print_out(table(140))
     assert "x" * 140 in capsys.readouterr().out
+
+
+def test_a_name_that_is_longer_than_the_terminal_stays_whole(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    grid = Grid(("node", "note"))
+    grid.add("n" * 200, "")
+    print_out(grid)
+    assert "n" * 200 in capsys.readouterr().out

@@ -49,14 +49,13 @@ def applied(document: dict[str, Any], said: dict[str, Any]) -> list[Any]:
 async def test_a_page_that_applies_changes_has_the_document() -> None:
     world = World(30, clock=FakeClock())
     feed = Feed(world, clock=world._clock)
-    await feed.poll()
-    before = json.loads(feed.cluster())
+    before = json.loads(await feed.cluster())
     async with feed.viewer(before["number"]) as viewer:
         events(viewer)
         world.step(share=0.2)
         await feed.poll()
         [(name, said), _] = events(viewer)
-        after = json.loads(feed.cluster())
+        after = json.loads(await feed.cluster())
         assert (name, said["number"]) == (
             "cluster",
             before["number"] + 1 == after["number"] and after["number"],
@@ -68,6 +67,7 @@ async def test_a_page_that_applies_changes_has_the_document() -> None:
 async def test_a_node_that_comes_or_goes_starts_the_page_over() -> None:
     world = World(5, clock=FakeClock())
     feed = Feed(world, clock=world._clock)
+    await feed.cluster()
     await feed.poll()
     async with feed.viewer(1) as viewer:
         events(viewer)
@@ -80,6 +80,7 @@ async def test_a_node_that_comes_or_goes_starts_the_page_over() -> None:
 async def test_a_page_with_an_old_document_is_told_to_read_it_again() -> None:
     world = World(5, clock=FakeClock())
     feed = Feed(world, clock=world._clock)
+    await feed.cluster()
     await feed.poll()
     async with feed.viewer(0) as viewer:
         assert [name for name, _ in events(viewer)] == ["versions", "reset"]
@@ -90,6 +91,7 @@ async def test_a_page_with_an_old_document_is_told_to_read_it_again() -> None:
 async def test_viewers_that_leave_are_forgotten_and_slow_ones_let_go() -> None:
     world = World(5, clock=FakeClock())
     feed = Feed(world, clock=world._clock)
+    await feed.cluster()
     await feed.poll()
     async with feed.viewer(1) as viewer:
         for _ in range(WAITING + 3):
@@ -128,8 +130,54 @@ async def test_a_large_cluster_is_built_again_only_after_a_rest() -> None:
         assert events(viewer)[-1][0] == "versions"
     document = await world.cluster()
     assert document is not None
-    shown = msgspec.json.decode(feed.cluster())["cluster"]["nodes"]
+    shown = msgspec.json.decode(await feed.cluster())["cluster"]["nodes"]
     assert shown == json.loads(msgspec.json.encode(document.nodes))
+
+
+async def test_without_viewers_only_the_load_is_remembered() -> None:
+    clock = FakeClock()
+    world = World(5, clock=clock)
+    feed = Feed(world, clock=clock)
+    for _ in range(3):
+        world.step()
+        await clock.advance(1.0)
+        await feed.poll()
+    assert world.built == 0
+    assert len(feed.history.cluster().times) == 3
+    async with feed.viewer(0, cells=False) as viewer:
+        events(viewer)
+        world.step()
+        await clock.advance(1.0)
+        await feed.poll()
+        assert [name for name, _ in events(viewer)] == ["versions"]
+    assert world.built == 0
+
+
+async def test_a_page_that_opens_gets_the_newest_document_and_then_the_changes() -> None:
+    clock = FakeClock()
+    world = World(5, clock=clock)
+    feed = Feed(world, clock=clock)
+    await feed.poll()
+    world.step()
+    read = json.loads(await feed.cluster())
+    assert [cell[5] for cell in read["cluster"]["nodes"]] == [cell.cpu for cell in world.cells]
+    async with feed.viewer(read["number"]) as viewer:
+        assert [name for name, _ in events(viewer)] == ["versions"]
+        world.step()
+        await feed.poll()
+        assert [name for name, _ in events(viewer)] == ["cluster", "versions"]
+
+
+async def test_a_document_is_built_once_for_a_sample_and_a_plan() -> None:
+    clock = FakeClock()
+    world = World(5, clock=clock)
+    feed = Feed(world, clock=clock)
+    async with feed.viewer(0):
+        for _ in range(3):
+            await feed.poll()
+            await asyncio.gather(feed.cluster(), feed.cluster())
+            await clock.advance(1.0)
+    assert world.built == 1
 
 
 async def test_what_fails_once_is_tried_again() -> None:
@@ -143,11 +191,12 @@ async def test_what_fails_once_is_tried_again() -> None:
     clock = FakeClock()
     world = Failing(5, clock=clock)
     feed = Feed(world, clock=clock)
-    running = asyncio.create_task(feed.run())
-    await clock.until_sleeping()
-    assert json.loads(feed.cluster())["cluster"] is None
-    await clock.advance(1.0)
-    await clock.until_sleeping()
-    assert json.loads(feed.cluster())["cluster"] is not None
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+    async with feed.viewer(0) as viewer:
+        running = asyncio.create_task(feed.run())
+        await clock.until_sleeping()
+        assert [name for name, _ in events(viewer)] == ["versions"]
+        await clock.advance(1.0)
+        await clock.until_sleeping()
+        assert ("reset", {"number": 1}) in events(viewer)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from math import nan
 
 import jsonschema
@@ -92,10 +93,10 @@ NOTHING = Plan(
 )
 
 
-def shown(plan: Plan, width: int = 200) -> str:
+def shown(plan: Plan, width: int = 200, asides: Sequence[str] = ()) -> str:
     console = Console(width=width, color_system=None)
     with console.capture() as capture:
-        console.print(render(plan))
+        console.print(render(plan, asides=asides))
     return capture.get()
 
 
@@ -189,6 +190,19 @@ def test_what_could_not_be_decided_is_not_called_fine() -> None:
     text = shown(Plan(**resting | {"notes": ("LoadBalancing rests: 0 of 3 nodes are known",)}))
     assert "nothing to do" not in text
     assert "LoadBalancing rests" in text
+
+
+def test_asides_do_not_stand_for_a_reason() -> None:
+    text = shown(NOTHING, asides=("Judged by the defaults.",))
+    assert "nothing to do" in text
+    assert "Judged by the defaults." in text
+
+
+def test_a_narrow_terminal_loses_the_bars_and_not_the_table() -> None:
+    assert "█" in shown(PLAN, 200)
+    lines = shown(PLAN, 64).splitlines()
+    assert " n1     95 % →  78 %        20 %                  source" in lines
+    assert all(len(line) <= 64 for line in lines)
 
 
 def test_of_many_nodes_those_that_change_are_shown() -> None:

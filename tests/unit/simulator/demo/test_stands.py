@@ -25,6 +25,7 @@ async def test_an_installed_package_says_that_a_real_cluster_needs_a_checkout(
         seed=1,
         speed=1.0,
         scheduler=tmp_path / "scheduler.yaml",
+        rebalancer=tmp_path / "rebalancer.yaml",
     )
     programs = Programs(tmp_path, lambda _: None, clock=SYSTEM)
     with pytest.raises(CommandError, match="--real needs a checkout of the repository"):
