@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from common.api.contract import API_VERSION
+from common.config.choices import Strategy
 from common.config.document import Document, Path, Problem, Unreadable, read, written
 from common.config.extender import ExtenderConfiguration
+from common.config.pools import Pool
 from common.config.rebalancer import RebalancerConfiguration
 from common.config.shared import Configuration, LoadSettings
 
@@ -30,6 +32,7 @@ KINDS: Final[Mapping[str, type[Configuration]]] = {
     "RebalancerConfiguration": RebalancerConfiguration,
     "ExtenderConfiguration": ExtenderConfiguration,
 }
+_STRATEGIES: Final = frozenset(Strategy)
 # Paths of credentials may differ from pod to pod; they do not change what load is.
 _NOT_LOAD: Final = {
     "prometheus": {"bearer_token_file", "ca_file", "insecure_skip_verify", "timeout"}
@@ -77,8 +80,17 @@ def load_settings_hash(config: LoadSettings) -> str:
         "cpu": config.estimates.cpu_milli,
         "memory": config.estimates.mem_bytes,
     }
+    # Without pools the hash is that of versions before pools, so that an upgrade warns of nothing.
+    del settings["pools"]
+    if config.pools:
+        settings["pools"] = [_load_of_pool(pool) for pool in config.pools]
     text = json.dumps(settings, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _load_of_pool(pool: Pool) -> list[Any]:
+    """Return what a pool says about load; its name, modes, limits and windows say nothing."""
+    return [pool.node_selector, pool.cpu_threshold, pool.memory_threshold]
 
 
 def file_text(path: str) -> str:
@@ -145,7 +157,9 @@ def _siblings(kind: type[BaseModel], path: Path) -> list[str]:
     """Return the known keys of the block that the last part of `path` stands in."""
     model: type[BaseModel] | None = kind
     for part in path[:-1]:
-        model = _block(model, part) if model else None
+        # Places in a list, and strategies by which a block is arranged, lead to the same block.
+        if not isinstance(part, int) and part not in _STRATEGIES:
+            model = _block(model, part) if model else None
     return [str(info.alias) for info in model.model_fields.values()] if model else []
 
 

@@ -19,7 +19,6 @@ from rich.text import Text
 from common.api.migrations import Outcome, Phase, migration_name
 from common.clock import Clock
 from common.cluster.migrations import MigrationRecord
-from common.config import Mode
 from common.kube.resources import MIGRATIONS
 from common.load import Belief
 from common.metrics import Metrics
@@ -36,6 +35,7 @@ from rebalancer.inspection.words import counted
 from rebalancer.launcher import predicted_use, spec_of
 from rebalancer.planner.plan import Chain, Move
 from rebalancer.planner.validation import Revalidated
+from rebalancer.rules import ClusterRules
 from rebalancer.selection import chains_of, not_migrating
 from rebalancer.store import CreateResult, MigrationStore
 
@@ -88,15 +88,27 @@ def _obstacles(session: Session, plan: PlanFile, chains: Sequence[Chain]) -> Ite
     elif config.paused:
         yield "moves are paused by the configuration"
     moves = [move for chain in chains for move in chain]
-    for strategy in sorted({move.strategy for move in moves}):
-        if strategy not in config.enabled_strategies:
-            yield f"{strategy} is not among enabledStrategies"
-        elif config.mode_of(strategy) is not Mode.ACT:
-            yield f"{strategy} only observes (mode)"
+    yield from _rules_against(session, moves)
     if not moves:
         yield "the plan has no move for this cycle"
     if plan.cluster != session.client.server:
         yield f"the plan is of another cluster ({visible(plan.cluster)})"
+
+
+def _rules_against(session: Session, moves: Sequence[Move]) -> Iterator[str]:
+    """Yield what modes and schedules have against moves, by the rules for each of them."""
+    snapshot = session.observer.reader.state.snapshot()
+    rules = ClusterRules(session.config, snapshot, session.clock.now())
+    found = set()
+    for move in moves:
+        strategy, source, namespace = move.strategy, move.source, move.pod.partition("/")[0]
+        if (off := rules.strategy_off(strategy, source, move.reason)) is not None:
+            found.add(off.message)
+        elif (idle := rules.observed(strategy, source, namespace)) is not None:
+            found.add(f"{idle.message} (mode)")
+        elif (closed := rules.closed(strategy, source, namespace)) is not None:
+            found.add(f"{strategy} waits: {closed.message}")
+    yield from sorted(found)
 
 
 def validated(

@@ -102,6 +102,7 @@ POD_GATES: Final[tuple[Gate, ...]] = (
     pod_state.not_terminating,
     pod_state.not_finished,
     pod_state.bound_to_a_node,
+    opt_outs.namespace_lets_it_move,
     storage.no_local_volume,
     storage.no_protected_storage_class,
     storage.no_volume_shared_on_the_node,

@@ -98,6 +98,13 @@ def eviction_not_discouraged(pod: PodRecord, _: Context) -> Refusal | None:
     return _NO_EVICTION if PREFER_NO_EVICTION in pod.annotations else None
 
 
+def namespace_lets_it_move(pod: PodRecord, context: Context) -> Refusal | None:
+    """Binds load moves only; what has begun goes on when the window closes."""
+    if not context.for_load or context.begun:
+        return None
+    return context.scope.pod_held(pod)
+
+
 def scheduler_calls_our_extender(pod: PodRecord, context: Context) -> Refusal | None:
     """Binds load moves only: pods of a node that is emptied may go anywhere else."""
     name = pod.shape.scheduler_name
