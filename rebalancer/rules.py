@@ -109,33 +109,30 @@ class ClusterRules:
             found = self.observed(strategy, source, namespace)
         return found or self.closed(strategy, source, namespace)
 
-    def pod_held(self, pod: PodRecord) -> Refusal | None:
-        """Return why other pods have to go for load instead of this one: its namespace says so.
+    def closed_namespace(self, name: str) -> Closed | None:
+        """Return what the schedule of a namespace waits for, if it is closed."""
+        found = self.of_namespace(name)
+        opening = next_opening(found.schedule, self._now_s)
+        return None if opening is None else Closed(found.words, opening)
+
+    def observing_namespace(self, pod: PodRecord) -> str:
+        """Return the rule by which a pod is not moved for load although other pods of its node are.
 
         A namespace that only observes is in the way only where something acts.
         """
         namespace = self.of_namespace(pod.namespace)
         if namespace.rule is None:
-            return None
-        opening = next_opening(namespace.schedule, self._now_s)
-        if opening is not None:
-            schedule = Closed(namespace.words, opening).words
-            return Reason.WINDOW_CLOSED.refusal(schedule=schedule)
+            return ""
         node = self.of_node(pod.node)
         enabled = [s for s in node.enabled_strategies if s in FOR_LOAD]
         acting = [s for s in enabled if node.mode_of(s).mode is Mode.ACT]
         said = [self.rules.mode_of(strategy, node, namespace).mode for strategy in acting]
-        if not said or Mode.ACT in said:
-            return None
-        return Reason.RULE_OBSERVES.refusal(rule=namespace.words)
+        return namespace.words if said and Mode.ACT not in said else ""
 
-    def node_held(self, name: NodeName) -> Refusal | None:
-        """Return why a node gives no pods for goals of other nodes: its pool waits or observes."""
+    def gives_to_others(self, name: NodeName) -> bool:
+        """Tell whether a node makes room for others: not if its pool waits or only observes."""
         node = self.of_node(name)
         if node.pool is None:
-            return None
-        opening = next_opening(node.schedule, self._now_s)
-        if opening is not None:
-            return Reason.WINDOW_CLOSED.refusal(schedule=Closed(node.words, opening).words)
+            return True
         said = {node.pool.modes.get(s) for s in node.enabled_strategies if s in FOR_LOAD}
-        return Reason.RULE_OBSERVES.refusal(rule=node.words) if said == {Mode.OBSERVE} else None
+        return said != {Mode.OBSERVE} and next_opening(node.schedule, self._now_s) is None

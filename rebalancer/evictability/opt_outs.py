@@ -98,11 +98,10 @@ def eviction_not_discouraged(pod: PodRecord, _: Context) -> Refusal | None:
     return _NO_EVICTION if PREFER_NO_EVICTION in pod.annotations else None
 
 
-def namespace_lets_it_move(pod: PodRecord, context: Context) -> Refusal | None:
-    """Binds load moves only; what has begun goes on when the window closes."""
-    if not context.for_load or context.begun:
-        return None
-    return context.scope.pod_held(pod)
+def namespace_acts(pod: PodRecord, context: Context) -> Refusal | None:
+    """Other pods of its node go instead, where their namespaces let them."""
+    rule = context.scope.observing_namespace(pod) if context.for_load else ""
+    return Reason.RULE_OBSERVES.refusal(rule=rule) if rule else None
 
 
 def scheduler_calls_our_extender(pod: PodRecord, context: Context) -> Refusal | None:

@@ -72,7 +72,7 @@ class Participation:
     notes: tuple[str, ...] = ()
     states: Refused = field(default_factory=dict)
     """What is known of nodes and closes nothing to them: it is only shown."""
-    held: Mapping[NodeName, Refusal] = field(default_factory=dict)
+    held: frozenset[NodeName] = frozenset()
     """Nodes whose pool waits or only observes: they give no pods for goals of other nodes."""
     pool_rules: Mapping[str, NodeRules] = field(default_factory=dict)
     """What holds for the nodes of each pool: all of a pool follow one rule."""

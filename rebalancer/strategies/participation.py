@@ -223,7 +223,7 @@ def participation(cluster: ClusterView, evictable: Evictable) -> Participation:
         pools=pools,
         autoscalers={pool: autoscaler_of(_records(cluster, pools[pool])) for pool in pools},
         ceilings=_ceilings(names, rules),
-        held={name: why for name in names if (why := rules.node_held(name)) is not None},
+        held=frozenset(name for name in names if not rules.gives_to_others(name)),
         pool_rules={pool: rules.of_node(pools[pool][0]) for pool in pools},
         predicted=predictions_that_hold(cluster.snapshot.migrations.values(), cluster.load.nodes),
         notes=(*_untried(found.untried), *_failing(failing)),

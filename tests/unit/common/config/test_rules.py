@@ -152,7 +152,9 @@ def test_a_namespace_can_be_selected_by_its_name() -> None:
         (DRAINING, "2026-11-18T12:00+01:00", ""),
     ],
 )
-def test_every_schedule_that_applies_must_be_open(strategy: Strategy, now: str, closed: str) -> None:
+def test_every_schedule_that_applies_must_be_open(
+    strategy: Strategy, now: str, closed: str
+) -> None:
     asked = config(
         schedule=NIGHT,
         schedules={"ResourceOptimization": EVENING},
