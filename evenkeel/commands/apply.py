@@ -52,7 +52,7 @@ async def apply_command(call: Call, file: str, *, wait: bool) -> int | None:
 
     Needs permission to create Migrations, which equals the permission to evict.
     """
-    plan = read_plan_file(file)
+    plan = read_plan_file(file, call.progress.say)
     async with reading(call.target, clock=call.clock, progress=call.progress) as session:
         chains = chains_of(move for move in moves_of(plan) if move.this_cycle)
         if reasons := list(_obstacles(session, plan, chains)):
