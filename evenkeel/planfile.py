@@ -8,8 +8,9 @@ holds is decided by validating it again, so figures that changed a little are no
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 import yaml
@@ -23,7 +24,7 @@ from rebalancer.planner import Move, Plan
 from rebalancer.report import MoveDocument, move_document
 
 KIND: Final = "EvenkeelPlan"
-SCHEMA: Final = 1
+SCHEMA: Final = 2
 MAX_BYTES: Final = 16 << 20
 
 
@@ -34,6 +35,8 @@ class FileMove(MoveDocument, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     cpu_milli: float
     memory_bytes: float
     relieves: bool = False
+    decided_by: str = ""
+    """The rule by which it is carried out: a pool, a namespace, or the configuration."""
 
 
 class FileNode(
@@ -55,7 +58,7 @@ class PlanFile(
 
     api_version: Literal["evenkeel.io/v1alpha1"] = "evenkeel.io/v1alpha1"
     kind: Literal["EvenkeelPlan"] = "EvenkeelPlan"
-    schema: Literal[1] = 1
+    schema: Literal[2] = 2
     made_at: str
     cluster: str
     plan_id: str
@@ -79,7 +82,7 @@ def plan_file(plan: Plan, asked: Inspection, cluster: str) -> PlanFile:
         goals=plan.goals,
         evictions=len(plan.moves),
         lower_bound=plan.lower_bound.evictions,
-        moves=tuple(map(_file_move, plan.moves)),
+        moves=tuple(_file_move(move, asked) for move in plan.moves),
         nodes=tuple(
             FileNode(
                 name=node.name,
@@ -96,13 +99,15 @@ def plan_file(plan: Plan, asked: Inspection, cluster: str) -> PlanFile:
     )
 
 
-def _file_move(move: Move) -> FileMove:
+def _file_move(move: Move, asked: Inspection) -> FileMove:
+    namespace = move.pod.partition("/")[0]
     shown = msgspec.structs.asdict(move_document(move)) | {"strategy": move.strategy}
     return FileMove(
         **shown,
         cpu_milli=round(move.cpu_milli, 1),
         memory_bytes=round(move.mem_bytes),
         relieves=move.relieves,
+        decided_by=asked.rules.mode_of(move.strategy, move.source, namespace).by,
     )
 
 
@@ -117,8 +122,20 @@ def written(file: PlanFile) -> str:
     )
 
 
-def read_plan_file(path: str) -> PlanFile:
-    """Return the plan in a file; raise `UsageError` with the first problem."""
+def _from_schema_1(values: dict[str, Any]) -> dict[str, Any]:
+    """Schema 2 added `decidedBy`, which may be missing."""
+    return values | {"schema": 2}
+
+
+UPGRADES: Final[Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]]] = {1: _from_schema_1}
+"""What turns a file of one schema into one of the next."""
+
+
+def read_plan_file(path: str, warn: Callable[[str], None]) -> PlanFile:
+    """Return the plan in a file; raise `UsageError` with the first problem.
+
+    A plan of an older schema is converted, and `warn` is told.
+    """
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read(MAX_BYTES + 1)
@@ -128,10 +145,10 @@ def read_plan_file(path: str) -> PlanFile:
         raise UsageError(f"{path}: is not text in UTF-8") from None
     if len(text) > MAX_BYTES:
         raise UsageError(f"{path}: larger than {MAX_BYTES >> 20} MiB")
-    return _decoded(path, text)
+    return _decoded(path, text, warn)
 
 
-def _decoded(path: str, text: str) -> PlanFile:
+def _decoded(path: str, text: str, warn: Callable[[str], None]) -> PlanFile:
     try:
         values = yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
@@ -139,6 +156,11 @@ def _decoded(path: str, text: str) -> PlanFile:
         raise UsageError(f"{path}: is not YAML: {first}") from None
     if not isinstance(values, dict) or values.get("kind") != KIND:
         raise UsageError(f"{path}: is not a plan: write it with evenkeel plan --file")
+    if (upgrade := _upgrade(values)) is not None:
+        warn(f"{path}: is of schema {values['schema']}, and is read as schema {SCHEMA}")
+    while upgrade is not None:
+        values = upgrade(values)
+        upgrade = _upgrade(values)
     if values.get("apiVersion") != API_VERSION or values.get("schema") != SCHEMA:
         found = f"{values.get('apiVersion')}, schema {values.get('schema')}"
         raise UsageError(f"{path}: is of another version ({found}): make the plan again")
@@ -146,6 +168,11 @@ def _decoded(path: str, text: str) -> PlanFile:
         return msgspec.convert(values, PlanFile)
     except (msgspec.ValidationError, RecursionError) as error:
         raise UsageError(f"{path}: {error}") from None
+
+
+def _upgrade(values: dict[str, Any]) -> Callable[[dict[str, Any]], dict[str, Any]] | None:
+    schema = values.get("schema")
+    return UPGRADES.get(schema) if isinstance(schema, int) else None
 
 
 def moves_of(file: PlanFile) -> tuple[Move, ...]:

@@ -138,12 +138,22 @@ class ConfigSource:
 def in_mode(config: RebalancerConfiguration, mode: Mode | None) -> RebalancerConfiguration:
     """Return the configuration with the mode of a flag; None leaves it as it is.
 
-    `observe` moves nothing. `act` leaves alone the strategies that are set to observe.
+    `observe` moves nothing, whatever pools and namespaces say. `act` leaves alone the strategies
+    that are set to observe.
     """
     if mode is None:
         return config
-    modes = {} if mode is Mode.OBSERVE else config.modes
-    return config.model_copy(update={"mode": mode, "modes": modes})
+    if mode is Mode.ACT:
+        return config.model_copy(update={"mode": mode})
+    silent: dict[str, Any] = {"modes": {}}
+    return config.model_copy(
+        update={
+            "mode": mode,
+            "modes": {},
+            "pools": tuple(pool.model_copy(update=silent) for pool in config.pools),
+            "namespaces": tuple(rule.model_copy(update=silent) for rule in config.namespaces),
+        }
+    )
 
 
 def needs_restart(old: RebalancerConfiguration, new: RebalancerConfiguration) -> tuple[str, ...]:

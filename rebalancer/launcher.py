@@ -28,7 +28,7 @@ from common.api.migrations import (
 )
 from common.clock import Clock
 from common.cluster.records import NodeName, Owner, PodRecord
-from common.config import Mode, RebalancerConfiguration
+from common.config import RebalancerConfiguration
 from common.fit import replacement
 from common.load import Belief
 from rebalancer.leading import Leadership
@@ -36,6 +36,7 @@ from rebalancer.migration.names import replacement_name
 from rebalancer.migration.timing import deadline_s
 from rebalancer.planner import Level, Move, Plan
 from rebalancer.planner.plan import Chain
+from rebalancer.rules import ClusterRules
 from rebalancer.store import CreateResult, MigrationStore
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
@@ -90,10 +91,10 @@ class MoveLauncher:
 
     def _may_act(self, chain: Chain) -> bool:
         """Ask again before each move: the answer may have changed during a request."""
-        config = self._config()
-        acting = all(config.mode_of(move.strategy) is Mode.ACT for move in chain)
-        paused = config.paused or self._store.state.snapshot().pause(self._clock.now()) is not None
-        return acting and self._leadership.leads() and not paused
+        config, snapshot, now_s = self._config(), self._store.state.snapshot(), self._clock.now()
+        rules = ClusterRules(config, snapshot, now_s)
+        paused = config.paused or snapshot.pause(now_s) is not None
+        return self._leadership.leads() and not paused and all(may_begin(m, rules) for m in chain)
 
     async def _create(
         self, plan: Plan, move: Move, belief: Belief, after: Mapping[NodeName, Level]
@@ -107,6 +108,13 @@ class MoveLauncher:
         except Exception:  # the moves of other chains begin all the same
             log.exception("migration not created", plan_id=plan.plan_id, pod=move.pod)
             return CreateResult.FAILED
+
+
+def may_begin(move: Move, rules: ClusterRules) -> bool:
+    """Tell whether the rules for its node and its namespace let a move begin now."""
+    source, namespace = move.source, move.pod.partition("/")[0]
+    acts = rules.observed(move.strategy, source, namespace) is None
+    return acts and rules.closed(move.strategy, source, namespace) is None
 
 
 def spec_of(

@@ -21,8 +21,8 @@ from common.api.migrations import Purpose
 from common.cache.snapshot import Snapshot
 from common.cluster.migrations import MigrationRecord
 from common.cluster.records import ControllerId, NodeName, PodRecord
-from common.config import RebalancerConfiguration
 from rebalancer.refusals import Reason, Refusal
+from rebalancer.rules import ClusterRules
 
 FEW_REPLICAS: Final = 4
 """With fewer replicas, one of them moves at a time."""
@@ -64,10 +64,10 @@ class Running(Flag):
     UNDER_WAY = auto()
 
 
-Key = Callable[[LimitedMove], Hashable | None]
+Key = Callable[[LimitedMove, ClusterRules], Hashable | None]
 """Returns what moves are counted by; None for a move that the limit does not bind."""
-Most = Callable[[RebalancerConfiguration, int], int | None]
-"""Returns the limit, given the replicas of the workload; None for no limit."""
+Most = Callable[[LimitedMove, ClusterRules, int], int | None]
+"""Returns the limit for a move, given the replicas of its workload; None for no limit."""
 
 
 class Limit(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,37 +86,44 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True):
     counts: Purpose | None = None
     """What those moves have to be for; None counts all."""
 
-    def refusal(self, move: LimitedMove, count: int, most: int) -> Refusal:
+    def refusal(self, move: LimitedMove, rules: ClusterRules, count: int, most: int) -> Refusal:
         """Return that a move has to wait, with `count` others running."""
         node = move.target if self.key is _target else move.source
-        return self.reason.refusal(count=count, limit=most, node=node, namespace=move.namespace)
+        pool = rules.of_node(node).words
+        return self.reason.refusal(
+            count=count, limit=most, node=node, namespace=move.namespace, pool=pool
+        )
 
 
-def _all(_: LimitedMove) -> Hashable:
+def _all(_: LimitedMove, __: ClusterRules) -> Hashable:
     return "all"
 
 
-def _namespace(move: LimitedMove) -> Hashable:
+def _pool(move: LimitedMove, rules: ClusterRules) -> Hashable | None:
+    return rules.of_node(move.source).name or None
+
+
+def _namespace(move: LimitedMove, _: ClusterRules) -> Hashable:
     return move.namespace
 
 
-def _source(move: LimitedMove) -> Hashable:
+def _source(move: LimitedMove, _: ClusterRules) -> Hashable:
     return move.source
 
 
-def _target(move: LimitedMove) -> Hashable:
+def _target(move: LimitedMove, _: ClusterRules) -> Hashable:
     return move.target
 
 
-def _stateful_set(move: LimitedMove) -> Hashable | None:
+def _stateful_set(move: LimitedMove, _: ClusterRules) -> Hashable | None:
     return move.stateful_set
 
 
-def _workload(move: LimitedMove) -> Hashable | None:
+def _workload(move: LimitedMove, _: ClusterRules) -> Hashable | None:
     return move.workload
 
 
-def _surging(move: LimitedMove) -> Hashable | None:
+def _surging(move: LimitedMove, _: ClusterRules) -> Hashable | None:
     return move.surging
 
 
@@ -125,7 +132,16 @@ LIMITS: Final[tuple[Limit, ...]] = (
         name="maxReschedulePods",
         reason=Reason.MAX_RESCHEDULE_PODS,
         key=_all,
-        most=lambda config, _: config.max_reschedule_pods,
+        most=lambda _move, rules, _: rules.rules.config.max_reschedule_pods,
+        running=Running.THIS_CYCLE,
+        binds=Purpose.LOAD,
+        counts=Purpose.LOAD,
+    ),
+    Limit(
+        name="pools[].limits.maxReschedulePods",
+        reason=Reason.MAX_PER_POOL,
+        key=_pool,
+        most=lambda move, rules, _: rules.of_node(move.source).max_reschedule_pods,
         running=Running.THIS_CYCLE,
         binds=Purpose.LOAD,
         counts=Purpose.LOAD,
@@ -134,7 +150,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         name="maxPerNamespace",
         reason=Reason.MAX_PER_NAMESPACE,
         key=_namespace,
-        most=lambda config, _: config.max_per_namespace,
+        most=lambda move, rules, _: rules.of_namespace(move.namespace).max_per_namespace,
         running=Running.THIS_CYCLE | Running.UNDER_WAY,
         binds=Purpose.LOAD,
         counts=Purpose.LOAD,
@@ -144,14 +160,14 @@ LIMITS: Final[tuple[Limit, ...]] = (
         name="maxInFlightPerNode",
         reason=Reason.MAX_IN_FLIGHT_PER_NODE,
         key=_source,
-        most=lambda config, _: config.max_in_flight_per_node,
+        most=lambda move, rules, _: rules.of_node(move.source).max_in_flight_per_node,
         binds=Purpose.LOAD,
     ),
     Limit(
         name="maintenanceParallelism",
         reason=Reason.MAINTENANCE_PARALLELISM,
         key=_source,
-        most=lambda config, _: config.maintenance_parallelism,
+        most=lambda move, rules, _: rules.of_node(move.source).maintenance_parallelism,
         binds=Purpose.MAINTENANCE,
     ),
     # Also binds drains: pods that start at once compete for image pulls and CPU of the target.
@@ -159,7 +175,7 @@ LIMITS: Final[tuple[Limit, ...]] = (
         name="maxInboundPerNode",
         reason=Reason.MAX_INBOUND_PER_NODE,
         key=_target,
-        most=lambda config, _: config.max_inbound_per_node,
+        most=lambda move, rules, _: rules.of_node(move.target).max_inbound_per_node,
     ),
     # By default the controller handles one pod after the other anyway, and waits for each to be
     # Ready (pkg/controller/statefulset/stateful_set_control.go, `monotonic`).
@@ -167,20 +183,20 @@ LIMITS: Final[tuple[Limit, ...]] = (
         name="StatefulSetOneAtATime",
         reason=Reason.STATEFUL_SET_ONE_AT_A_TIME,
         key=_stateful_set,
-        most=lambda _config, _replicas: 1,
+        most=lambda _move, _rules, _replicas: 1,
     ),
     # Two raises of one count could not be told apart.
     Limit(
         name="SurgeOneAtATime",
         reason=Reason.SURGE_ONE_AT_A_TIME,
         key=_surging,
-        most=lambda _config, _replicas: 1,
+        most=lambda _move, _rules, _replicas: 1,
     ),
     Limit(
         name="workload",
         reason=Reason.WORKLOAD_AT_ONCE,
         key=_workload,
-        most=lambda _, replicas: at_once(replicas),
+        most=lambda _move, _rules, replicas: at_once(replicas),
     ),
 )
 
@@ -188,8 +204,8 @@ LIMITS: Final[tuple[Limit, ...]] = (
 class Tally:
     """Counts the moves that run, by limit and by what they have in common."""
 
-    def __init__(self, config: RebalancerConfiguration) -> None:
-        self._config = config
+    def __init__(self, rules: ClusterRules) -> None:
+        self._rules = rules
         self._counts: Counter[tuple[str, Hashable]] = Counter()
         self._counting: dict[Running, list[Limit]] = {}
         """The limits that count moves which run in some sense: most count only some."""
@@ -200,7 +216,8 @@ class Tally:
         if limits is None:
             limits = self._counting[running] = [each for each in LIMITS if each.running & running]
         for limit in limits:
-            key = limit.key(move) if limit.counts in (None, move.purpose) else None
+            counted = limit.counts in (None, move.purpose)
+            key = limit.key(move, self._rules) if counted else None
             if key is not None:
                 self._counts[limit.name, key] += sign
 
@@ -210,12 +227,12 @@ class Tally:
         `replicas` is how many pods the workload of the moved pod should have.
         """
         for limit in LIMITS:
-            key, most = limit.key(move), limit.most(self._config, replicas)
+            key, most = limit.key(move, self._rules), limit.most(move, self._rules, replicas)
             if key is None or most is None or limit.binds not in (None, move.purpose):
                 continue
             count = self._counts[limit.name, key]
             if count >= most:
-                yield limit, limit.refusal(move, count, most)
+                yield limit, limit.refusal(move, self._rules, count, most)
 
 
 def at_once(replicas: int) -> int:

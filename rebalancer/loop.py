@@ -25,7 +25,7 @@ import structlog
 
 from common.clock import Clock
 from common.cluster.records import NodeName
-from common.config import Mode, RebalancerConfiguration, SourceKind, Strategy
+from common.config import Mode, RebalancerConfiguration, Rules, SourceKind, Strategy
 from common.load import Belief
 from common.metrics import Metrics
 from common.observer import Observer
@@ -42,6 +42,7 @@ from rebalancer.planner_priority import PlannerPriority
 from rebalancer.projection import in_motion, nodes_of
 from rebalancer.report.episode import EpisodeTracker
 from rebalancer.report.page import PlanPublisher, noted
+from rebalancer.rules import ClusterRules
 from rebalancer.selection import (
     BusyNodes,
     Choice,
@@ -207,6 +208,7 @@ class RebalanceLoop:
         choice = choose(
             decision.plan,
             self._config(),
+            rules=ClusterRules(self._config(), belief.snapshot, self._clock.now()),
             dry_run=self._parts.leadership.dry_run,
             refusal=without_metrics(belief) or policy.may_plan(),
             paused=paused_by(belief.snapshot, self._clock.now()),
@@ -324,7 +326,7 @@ class RebalanceLoop:
 
     def _until_of_age(self) -> float | None:
         config = self._config()
-        if Strategy.LOAD_BALANCING not in config.enabled_strategies:
+        if Strategy.LOAD_BALANCING not in Rules(config).enabled_anywhere():
             return None
         return until_of_age(
             (view.node for view in self._parts.store.snapshot().nodes.values()),

@@ -107,6 +107,8 @@ class Reason(StrEnum):
         "PriorityThresholdUnknown",
         _for_now("priorityThreshold names PriorityClass {name}, which does not exist"),
     )
+    RULE_OBSERVES = "RuleObserves", _for_now("{rule} only observes, while others act")
+    WINDOW_CLOSED = "WindowClosed", _for_now("it waits for {schedule}")
     OTHER_SCHEDULER = (
         "OtherScheduler",
         _permanent("scheduler {scheduler} would place its replacement by chance"),
@@ -303,6 +305,10 @@ class Reason(StrEnum):
     CONTROL_PLANE = "ControlPlane", _permanent("it is a control-plane node")
     UNDER_MAINTENANCE = "UnderMaintenance", _for_now("it is under maintenance")
     BEING_REMOVED = "BeingRemoved", _for_now("an autoscaler is removing it (taint {taint})")
+    NO_STRATEGY_FOR_LOAD = (
+        "NoStrategyForLoad",
+        _permanent("{rule} enables no strategy that moves pods for load"),
+    )
     NOMINATED = "Nominated", _for_now("the scheduler keeps room there for pod {pod}")
     PENDING_POD_FIRST = (
         "PendingPodFirst",
@@ -434,8 +440,16 @@ class Reason(StrEnum):
         _for_now("paused is set"),
         _for_now("moves are paused {words}", case="by"),
     )
-    OBSERVING = "Observing", _for_now("{strategy} only observes")
-    STRATEGY_OFF = "StrategyOff", _permanent("{strategy} is not among enabledStrategies")
+    OBSERVING = (
+        "Observing",
+        _for_now("{strategy} only observes"),
+        _for_now("{strategy} only observes, by the modes of {rule}", case="rule"),
+    )
+    STRATEGY_OFF = (
+        "StrategyOff",
+        _permanent("{strategy} is not among enabledStrategies"),
+        _permanent("{strategy} is not among enabledStrategies of {rule}", case="pool"),
+    )
     NOT_ON_SOURCE = (
         "NotOnSource",
         _permanent("the Migration names node {source}, and the pod is on {node}"),
@@ -475,6 +489,12 @@ class Reason(StrEnum):
     MAX_RESCHEDULE_PODS = (
         "MaxReschedulePods",
         _for_now("{count} pods of this cycle were or are being moved, and {limit} is the limit"),
+    )
+    MAX_PER_POOL = (
+        "MaxPerPool",
+        _for_now(
+            "{count} pods of {pool} were or are being moved in this cycle, and {limit} is its limit"
+        ),
     )
     MAX_PER_NAMESPACE = (
         "MaxPerNamespace",

@@ -27,6 +27,7 @@ from rebalancer.planner import Move, Plan
 from rebalancer.planner.plan import Chain, Objection, chain_purpose
 from rebalancer.projection import nodes_of
 from rebalancer.refusals import Reason, Refusal
+from rebalancer.rules import ClusterRules
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,25 +44,27 @@ def choose(
     plan: Plan,
     config: RebalancerConfiguration,
     *,
+    rules: ClusterRules | None = None,
     dry_run: bool = False,
     refusal: Refusal | None = None,
     paused: Refusal | None = None,
 ) -> Choice:
     """Return the chains to carry out; `refusal` stands against every move for load.
 
-    `paused` stands against every move.
+    `paused` stands against every move. Without `rules`, only the configuration itself says which
+    strategies act.
     """
     found = chains_of(move for move in plan.moves if move.this_cycle)
     if not found:
         return Choice(notes=_refused_note(refusal))
     if stopped := _stopped(config, paused, dry_run=dry_run):
         return Choice(notes=(*_refused_note(refusal), stopped))
-    acting = [chain for chain in found if not _observed(chain, config)]
+    acting = [chain for chain in found if not _observed(chain, config, rules)]
     load = tuple(chain for chain in acting if chain_purpose(chain) is Purpose.LOAD)
     return Choice(
         maintenance=tuple(chain for chain in acting if chain_purpose(chain) is Purpose.MAINTENANCE),
         load=() if refusal is not None else load,
-        notes=(*_refused_note(refusal), *_observing(found, config)),
+        notes=(*_refused_note(refusal), *_observing(found, config, rules)),
     )
 
 
@@ -106,12 +109,24 @@ def _stopped(config: RebalancerConfiguration, paused: Refusal | None, *, dry_run
     return f"nothing is moved: {paused.message}" if paused is not None else ""
 
 
-def _observed(chain: Chain, config: RebalancerConfiguration) -> list[Strategy]:
-    return [m.strategy for m in chain if config.mode_of(m.strategy) is Mode.OBSERVE]
+def _observed(
+    chain: Chain, config: RebalancerConfiguration, rules: ClusterRules | None
+) -> list[Strategy]:
+    return [m.strategy for m in chain if mode_of(m, config, rules) is Mode.OBSERVE]
 
 
-def _observing(chains: Sequence[Chain], config: RebalancerConfiguration) -> tuple[str, ...]:
-    found = sorted({strategy for chain in chains for strategy in _observed(chain, config)})
+def mode_of(move: Move, config: RebalancerConfiguration, rules: ClusterRules | None) -> Mode:
+    """Return whether a move is carried out, by the rules for its node and its namespace."""
+    if rules is None:
+        return config.mode_of(move.strategy)
+    namespace = move.pod.partition("/")[0]
+    return rules.mode_of(move.strategy, move.source, namespace).mode
+
+
+def _observing(
+    chains: Sequence[Chain], config: RebalancerConfiguration, rules: ClusterRules | None
+) -> tuple[str, ...]:
+    found = sorted({strategy for chain in chains for strategy in _observed(chain, config, rules)})
     return tuple(f"nothing is moved for {strategy}: its mode is observe" for strategy in found)
 
 

@@ -35,6 +35,7 @@ from common.config.loading import (
     load_settings_hash,
     parse_config,
 )
+from common.config.pools import NamespaceLimits, NamespaceRule, Pool, PoolLimits
 from common.config.rebalancer import (
     Breaker,
     Maintenance,
@@ -42,6 +43,18 @@ from common.config.rebalancer import (
     RebalancerConfiguration,
     TemporaryPdb,
 )
+from common.config.rules import (
+    FOR_LOAD,
+    GENERAL,
+    Closed,
+    Decided,
+    NamespaceRules,
+    NodeRules,
+    PoolIndex,
+    Rules,
+    Thresholds,
+)
+from common.config.schedules import Schedule, Window, next_opening
 from common.config.shared import (
     ClientConnection,
     Configuration,
@@ -53,12 +66,16 @@ from common.config.shared import (
 )
 
 __all__ = [
+    "FOR_LOAD",
+    "GENERAL",
     "KINDS",
     "BarePods",
     "Breaker",
     "ClientConnection",
+    "Closed",
     "ConfigError",
     "Configuration",
+    "Decided",
     "Duration",
     "Estimates",
     "ExtenderConfiguration",
@@ -69,22 +86,34 @@ __all__ = [
     "LocalStorage",
     "Maintenance",
     "Mode",
+    "NamespaceLimits",
+    "NamespaceRule",
+    "NamespaceRules",
+    "NodeRules",
     "Overloaded",
     "PodsWithoutPdb",
+    "Pool",
+    "PoolIndex",
+    "PoolLimits",
     "PriorityPolicy",
     "PriorityThreshold",
     "Prometheus",
     "Queries",
     "Reading",
     "RebalancerConfiguration",
+    "Rules",
+    "Schedule",
     "SingleReplica",
     "SourceKind",
     "Strategy",
     "Surge",
     "TemporaryPdb",
+    "Thresholds",
+    "Window",
     "differences",
     "effective",
     "load_config",
     "load_settings_hash",
+    "next_opening",
     "parse_config",
 ]

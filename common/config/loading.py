@@ -10,26 +10,35 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+import structlog
 from pydantic import BaseModel, ValidationError
 
 from common.api.contract import API_VERSION
+from common.config.choices import Strategy
 from common.config.document import Document, Path, Problem, Unreadable, read, written
 from common.config.extender import ExtenderConfiguration
+from common.config.pools import Pool
 from common.config.rebalancer import RebalancerConfiguration
 from common.config.shared import Configuration, LoadSettings
+from common.config.versions import HISTORY, History, converted
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
 C = TypeVar("C", bound=Configuration)
+Warn = Callable[[str], None]
+"""Is told what was converted from an older version, with file, line and what to write instead."""
 
 KINDS: Final[Mapping[str, type[Configuration]]] = {
     "RebalancerConfiguration": RebalancerConfiguration,
     "ExtenderConfiguration": ExtenderConfiguration,
 }
+_STRATEGIES: Final = frozenset(Strategy)
 # Paths of credentials may differ from pod to pod; they do not change what load is.
 _NOT_LOAD: Final = {
     "prometheus": {"bearer_token_file", "ca_file", "insecure_skip_verify", "timeout"}
@@ -44,15 +53,34 @@ class ConfigError(Exception):
         self.problems = problems
 
 
-def load_config(path: str | None, kind: type[C]) -> C:
+def _logged(warning: str) -> None:
+    log.warning("deprecated configuration", warning=warning)
+
+
+def load_config(path: str | None, kind: type[C], warn: Warn = _logged) -> C:
     """Return the configuration in the file at `path`; without one the defaults."""
-    return kind() if path is None else parse_config(file_text(path), kind, path)
+    return kind() if path is None else parse_config(file_text(path), kind, path, warn)
 
 
-def parse_config(text: str, kind: type[C], source: str) -> C:
-    """Return the configuration in a text; `source` is named in errors."""
+def parse_config(
+    text: str,
+    kind: type[C],
+    source: str,
+    warn: Warn = _logged,
+    *,
+    history: History = HISTORY,
+) -> C:
+    """Return the configuration in a text; `source` is named in errors.
+
+    What was written for an older version is converted, and `warn` is told.
+    """
     try:
-        return _checked(read(text), kind)
+        document = read(text)
+        warnings = _convert(document, history)
+        found = _checked(document, kind)
+        for warning in warnings:
+            warn(f"{source}: {warning}")
+        return found
     except Unreadable as error:
         problems = sorted(error.problems, key=lambda problem: problem.line)
         raise ConfigError(*(f"{source}: {problem}" for problem in problems)) from None
@@ -77,8 +105,17 @@ def load_settings_hash(config: LoadSettings) -> str:
         "cpu": config.estimates.cpu_milli,
         "memory": config.estimates.mem_bytes,
     }
+    # Without pools the hash is that of versions before pools, so that an upgrade warns of nothing.
+    del settings["pools"]
+    if config.pools:
+        settings["pools"] = [_load_of_pool(pool) for pool in config.pools]
     text = json.dumps(settings, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _load_of_pool(pool: Pool) -> list[Any]:
+    """Return what a pool says about load; its name, modes, limits and windows say nothing."""
+    return [pool.node_selector, pool.cpu_threshold, pool.memory_threshold]
 
 
 def file_text(path: str) -> str:
@@ -90,6 +127,14 @@ def file_text(path: str) -> str:
         raise ConfigError(f"{path}: cannot be read: {why.lower()}") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: is not text in UTF-8") from None
+
+
+def _convert(document: Document, history: History) -> list[Problem]:
+    """Bring the values of an older version up to date; return what to warn of."""
+    if not isinstance(document.values, dict):
+        return []
+    document.values, warnings = converted(document, document.values, history)
+    return warnings
 
 
 def _checked(document: Document, kind: type[C]) -> C:
@@ -145,7 +190,9 @@ def _siblings(kind: type[BaseModel], path: Path) -> list[str]:
     """Return the known keys of the block that the last part of `path` stands in."""
     model: type[BaseModel] | None = kind
     for part in path[:-1]:
-        model = _block(model, part) if model else None
+        # Places in a list, and strategies by which a block is arranged, lead to the same block.
+        if not isinstance(part, int) and part not in _STRATEGIES:
+            model = _block(model, part) if model else None
     return [str(info.alias) for info in model.model_fields.values()] if model else []
 
 

@@ -28,6 +28,8 @@ from common.config.choices import (
 )
 from common.config.durations import Duration
 from common.config.leader_election import LeaderElection
+from common.config.pools import Strategies
+from common.config.schedules import Schedule
 from common.config.shared import Configuration
 from common.config.values import (
     Count,
@@ -150,6 +152,11 @@ class Maintenance(Settings):
         "volumes no longer keep pods on the node. PodDisruptionBudgets always hold. None means "
         "that they hold forever.",
     )
+    schedule: Schedule = Field(
+        default=(),
+        description="When moves that drain a node may begin; empty means always. The cordon does "
+        "not wait.",
+    )
 
 
 def _off_is_none(value: Any) -> Any:
@@ -163,11 +170,10 @@ def _off_is_none(value: Any) -> Any:
     return value
 
 
-def _no_repeats(values: tuple[str, ...]) -> tuple[str, ...]:
-    for position, value in enumerate(values):
-        if value in values[:position]:
-            raise ValueError(f"{value} is listed twice")
-    return values
+def _for_load_only(schedules: Mapping[Strategy, Schedule]) -> Mapping[Strategy, Schedule]:
+    if Strategy.NODE_MAINTENANCE in schedules:
+        raise ValueError("NodeMaintenance has its own schedule: maintenance.schedule")
+    return schedules
 
 
 def _at_least_one(values: tuple[str, ...]) -> tuple[str, ...]:
@@ -183,7 +189,6 @@ OptionalPdb = Annotated[
     Says("block, or `off`"),
 ]
 SchedulerNames = Annotated[tuple[SomeText, ...], AfterValidator(_at_least_one)]
-Strategies = Annotated[tuple[Strategy, ...], AfterValidator(_no_repeats)]
 
 
 class RebalancerConfiguration(Configuration):
@@ -244,6 +249,15 @@ class RebalancerConfiguration(Configuration):
     modes: Mapping[Strategy, Mode] = Field(
         default={},
         description="Mode per strategy where it differs, for example `{LoadBalancing: observe}`.",
+    )
+    schedule: Schedule = Field(
+        default=(),
+        description="When load moves may begin ([rules](rules.md#schedules)); empty means always.",
+    )
+    schedules: Annotated[Mapping[Strategy, Schedule], AfterValidator(_for_load_only)] = Field(
+        default={},
+        description="Schedule per strategy, instead of `schedule`; that of `NodeMaintenance` is "
+        "`maintenance.schedule`.",
     )
     paused: Flag = Field(
         default=False, description="Stops all moves at once; checked before each one."

@@ -85,9 +85,10 @@ def rows(model: type[BaseModel], defaults: Mapping[str, Any], prefix: str = "") 
             _NOTHING if block and default else default,
             info.description or "",
         )
-        if block:
+        if block and get_origin(info.annotation) is not Mapping:
+            inner = "[]" if get_origin(info.annotation) is tuple else ""
             yield from rows(
-                block, default if isinstance(default, Mapping) else {}, f"{prefix}{alias}."
+                block, default if isinstance(default, Mapping) else {}, f"{prefix}{alias}{inner}."
             )
 
 
@@ -138,8 +139,10 @@ def _plain_type(annotation: Any) -> str:
         return f"list of {_type(inner[0])}"
     if origin is Literal:
         return f"`{inner[0]}`"
+    if origin is Mapping:
+        return f"block of strategy: {'schedule' if block_of(annotation) else 'mode'}"
     if block_of(annotation):
         return "block"
     if isinstance(annotation, type) and issubclass(annotation, Enum):
         return " or ".join(f"`{member.value}`" for member in annotation)
-    return "block of strategy: mode"
+    return "text"

@@ -16,6 +16,7 @@ from pydantic import Field, model_validator
 from common.cluster import quantities as quantity
 from common.config.choices import SourceKind
 from common.config.durations import Duration
+from common.config.pools import NamespaceRule, Pools
 from common.config.values import (
     Count,
     Cpu,
@@ -129,6 +130,11 @@ class LoadSettings(Settings):
         default=80.0,
         description="A node is overloaded above this percentage of its allocatable memory.",
     )
+    pools: Pools = Field(
+        default=(),
+        description="What differs for some nodes ([rules](rules.md)); the first pool that matches "
+        "a node holds. The extender uses the thresholds.",
+    )
     usage_source: SourceKind = Field(
         default=SourceKind.AUTO,
         description="Where usage is read. `auto` uses metrics-server as soon as the cluster "
@@ -240,6 +246,12 @@ class Configuration(LoadSettings):
         default="evenkeel.io/v1alpha1", description="Required in a file."
     )
     kind: str = ""
+    namespaces: tuple[NamespaceRule, ...] = Field(
+        default=(),
+        description="What differs for the pods of some namespaces ([rules](rules.md)); the first "
+        "rule that matches a namespace holds. The extender has no use for it, and takes it so that "
+        "both configurations can have the same rules.",
+    )
     usage_interval: Wait = Field(default=Duration("15s"), description="How often usage is read.")
     client_connection: ClientConnection = Field(
         default=ClientConnection(), description="Rate limits of requests to the API server."

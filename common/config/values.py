@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
 
 from annotated_types import Ge, Gt, Le
+from cronsim import CronSim, CronSimError
 from pydantic import (
     AfterValidator,
     AllowInfNan,
@@ -35,6 +38,10 @@ _DNS_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _LABEL_NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _OWNER: Final = re.compile(r"[A-Z][A-Za-z0-9]*(\.[a-z0-9][-a-z0-9.]*)?")
 _PERCENT: Final = re.compile(r"([1-9][0-9]?|100)%")
+
+
+_CRON_FIELDS: Final = 5
+_POOL: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
 
 
 class Settings(BaseModel):
@@ -66,6 +73,41 @@ def _selector(text: str) -> str:
         selectors.parse(text)
     except selectors.SelectorError as error:
         raise ValueError(str(error)) from None
+    return text
+
+
+def _selector_of_labels(value: Any) -> Any:
+    """Take labels as pods write their nodeSelector: `{disk: ssd}` is `disk=ssd`."""
+    if not isinstance(value, dict):
+        return value
+    return ",".join(f"{key}={_spelt_out(each)}" for key, each in value.items())
+
+
+def _cron(text: str) -> str:
+    if len(text.split()) != _CRON_FIELDS:
+        raise ValueError(f"{text or 'an empty text'} is not a schedule: write five fields of cron")
+    try:
+        CronSim(text, datetime(2000, 1, 1))
+    except CronSimError as error:
+        raise ValueError(f"{text} is not a schedule: {str(error).lower()}") from None
+    except Exception:  # the parser asserts what it does not expect
+        raise ValueError(f"{text} is not a schedule of cron") from None
+    return text
+
+
+def _time_zone(text: str) -> str:
+    try:
+        ZoneInfo(text)
+    except Exception:  # a name may also be no path, or that of a directory
+        raise ValueError(
+            f"{text or 'an empty text'} is not a time zone: write one such as Europe/Berlin"
+        ) from None
+    return text
+
+
+def _pool_name(text: str) -> str:
+    if not _POOL.fullmatch(text):
+        raise ValueError(f"{text or 'an empty text'} is not a pool name: use a-z, 0-9, - and .")
     return text
 
 
@@ -196,6 +238,15 @@ ShortlistSize = Annotated[
     Says("`auto`, `off` or number of nodes"),
 ]
 Selector = Annotated[Text, AfterValidator(_selector), Says("label selector")]
+AnySelector = Annotated[
+    Text,
+    AfterValidator(_selector),
+    BeforeValidator(_selector_of_labels, json_schema_input_type=str | dict[str, str]),
+    Says("label selector"),
+]
+Cron = Annotated[Text, AfterValidator(_cron), Says("cron expression")]
+TimeZone = Annotated[Text, AfterValidator(_time_zone), Says("time zone")]
+PoolName = Annotated[Text, AfterValidator(_pool_name), Says("name")]
 LabelKey = Annotated[Text, AfterValidator(_label_key), Says("label key")]
 Amount = Annotated[Text, BeforeValidator(_spelt_out)]
 Cpu = Annotated[Amount, AfterValidator(_cpu), Says("quantity of CPU")]

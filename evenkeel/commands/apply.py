@@ -19,7 +19,6 @@ from rich.text import Text
 from common.api.migrations import Outcome, Phase, migration_name
 from common.clock import Clock
 from common.cluster.migrations import MigrationRecord
-from common.config import Mode
 from common.kube.resources import MIGRATIONS
 from common.load import Belief
 from common.metrics import Metrics
@@ -36,6 +35,7 @@ from rebalancer.inspection.words import counted
 from rebalancer.launcher import predicted_use, spec_of
 from rebalancer.planner.plan import Chain, Move
 from rebalancer.planner.validation import Revalidated
+from rebalancer.rules import ClusterRules
 from rebalancer.selection import chains_of, not_migrating
 from rebalancer.store import CreateResult, MigrationStore
 
@@ -52,7 +52,7 @@ async def apply_command(call: Call, file: str, *, wait: bool) -> int | None:
 
     Needs permission to create Migrations, which equals the permission to evict.
     """
-    plan = read_plan_file(file)
+    plan = read_plan_file(file, call.progress.say)
     async with reading(call.target, clock=call.clock, progress=call.progress) as session:
         chains = chains_of(move for move in moves_of(plan) if move.this_cycle)
         if reasons := list(_obstacles(session, plan, chains)):
@@ -78,17 +78,28 @@ def _obstacles(session: Session, plan: PlanFile, chains: Sequence[Chain]) -> Ite
     yield from session.obstacles()
     if not session.installation.crd:
         return
-    config, guessed = session.config, session.installation.guessed
     moves = [move for chain in chains for move in chain]
-    for strategy in sorted({move.strategy for move in moves}):
-        if strategy not in config.enabled_strategies:
-            yield f"{strategy} is not among enabledStrategies{guessed}"
-        elif config.mode_of(strategy) is not Mode.ACT:
-            yield f"{strategy} only observes (mode){guessed}"
+    yield from _rules_against(session, moves)
     if not moves:
         yield "the plan has no move for this cycle"
     if plan.cluster != session.client.server:
         yield f"the plan is of another cluster ({visible(plan.cluster)})"
+
+
+def _rules_against(session: Session, moves: Sequence[Move]) -> Iterator[str]:
+    """Yield what modes and schedules have against moves, by the rules for each of them."""
+    snapshot = session.observer.reader.state.snapshot()
+    rules = ClusterRules(session.config, snapshot, session.clock.now())
+    found, guessed = set(), session.installation.guessed
+    for move in moves:
+        strategy, source, namespace = move.strategy, move.source, move.pod.partition("/")[0]
+        if (off := rules.strategy_off(strategy, source, move.reason)) is not None:
+            found.add(f"{off.message}{guessed}")
+        elif (idle := rules.observed(strategy, source, namespace)) is not None:
+            found.add(f"{idle.message} (mode){guessed}")
+        elif (closed := rules.closed(strategy, source, namespace)) is not None:
+            found.add(f"{strategy} waits: {closed.message}")
+    yield from sorted(found)
 
 
 def validated(

@@ -37,6 +37,7 @@ from rebalancer.inspection import Inspection
 from rebalancer.inspection.words import counted, shown_percent
 from rebalancer.planner import Plan
 from rebalancer.report import document, render
+from rebalancer.rules import ClusterRules
 
 _POLL_S = 1.0
 _SOON_S = 0.1
@@ -89,7 +90,7 @@ async def _preview(call: Call, nodes: Sequence[str]) -> None:
         _require(belief.snapshot, nodes)
         with call.progress.waiting("Planning …"):
             asked = await asyncio.to_thread(emptied, belief, session.config, call, nodes)
-        idle = why_nothing_acts(session)
+        idle = why_nothing_acts(session, nodes)
     plan = _foreseen(asked.plan, nodes)
     emit(
         "Drain",
@@ -114,6 +115,11 @@ def emptied(
             "mode": Mode.ACT,
             "modes": {},
             "paused": False,
+            "pools": tuple(
+                pool.model_copy(update={"enabled_strategies": None, "modes": {}})
+                for pool in config.pools
+            ),
+            "maintenance": config.maintenance.model_copy(update={"schedule": ()}),
         }
     )
     asked = Inspection(belief._replace(snapshot=snapshot), only, call.clock.now())
@@ -179,7 +185,7 @@ async def _drain(call: Call, nodes: Sequence[str]) -> None:
     progress = call.progress
     async with reading(call.target, clock=call.clock, progress=progress, usage=False) as session:
         _require(session.observer.reader.state.snapshot(), nodes)
-        if idle := why_nothing_acts(session):
+        if idle := why_nothing_acts(session, nodes):
             raise Refused(f"nothing would act on the label: {idle}")
         for name in nodes:
             await set_label(session.client, name, "true")
@@ -197,15 +203,17 @@ def _undo(nodes: Sequence[str]) -> str:
     return f"{program_name()} drain {' '.join(map(shlex.quote, nodes))} --cancel"
 
 
-def why_nothing_acts(session: Session) -> str:
+def why_nothing_acts(session: Session, nodes: Sequence[str]) -> str:
     """Return why nothing would act on the label now; empty if a rebalancer does."""
-    config = session.config
     for obstacle in session.obstacles():
         return obstacle
-    if Strategy.NODE_MAINTENANCE not in config.enabled_strategies:
-        return f"NodeMaintenance is not among enabledStrategies{session.installation.guessed}"
-    if config.mode_of(Strategy.NODE_MAINTENANCE) is not Mode.ACT:
-        return f"NodeMaintenance only observes (mode){session.installation.guessed}"
+    snapshot, strategy = session.observer.reader.state.snapshot(), Strategy.NODE_MAINTENANCE
+    rules = ClusterRules(session.config, snapshot, session.clock.now())
+    for name in map(NodeName, nodes):
+        if (off := rules.strategy_off(strategy, name, "")) is not None:
+            return f"{off.message}{session.installation.guessed}"
+        if (idle := rules.observed(strategy, name, "")) is not None:
+            return f"{idle.message} (mode){session.installation.guessed}"
     return ""
 
 

@@ -18,7 +18,7 @@ from common import __version__
 from common.api.contract import EXTENDER_LEASE_PREFIX, INSTALL_CRD
 from common.api.migrations import MigrationSpec, MigrationStatus
 from common.cluster.storage import LeaseRecord
-from common.config import Mode, load_settings_hash
+from common.config import Rules, load_settings_hash
 from common.visible import visible
 from evenkeel.doctor.evidence import Evidence, Json
 from evenkeel.session import CONFIG_MAP
@@ -233,11 +233,12 @@ def configurations_agree(seen: Evidence) -> Iterator[Finding]:
 
 
 def something_is_enabled(seen: Evidence) -> Iterator[Finding]:
-    config = seen.config
-    if not config.enabled_strategies:
+    config, rules = seen.config, Rules(seen.config)
+    enabled = rules.enabled_anywhere()
+    if not enabled:
         text = "no strategy is enabled, so nothing is ever planned"
         yield _fail("strategies", text, "set enabledStrategies")
-    elif not any(config.mode_of(each) is Mode.ACT for each in config.enabled_strategies):
+    elif not any(rules.acts(each) for each in enabled):
         yield _note("strategies", "all strategies only observe", "set mode: act to move pods")
     if seen.pause_words:
         yield _note("strategies", f"moves are paused {seen.pause_words}", "evenkeel resume")

@@ -206,10 +206,14 @@ def _problems(
     if text is None:
         return ()
     try:
-        parse_config(text, kind, kind.__name__)
+        parse_config(text, kind, kind.__name__, _ignored)
     except ConfigError as error:
         return error.problems
     return ()
+
+
+def _ignored(_: str) -> None:
+    """Deprecations are reported when the configuration is used."""
 
 
 async def _metrics(client: KubeApi) -> str:

@@ -30,7 +30,7 @@ from common.api.migrations import (
 from common.api.objects import ObjectMeta
 from common.cluster.interning import Interner
 from common.cluster.migrations import MigrationRecord, migration_record
-from common.config import Mode, RebalancerConfiguration
+from common.config import Mode, RebalancerConfiguration, Rules
 from common.load import Belief, LoadView
 from rebalancer.decision import Decider
 from rebalancer.launcher import spec_of
@@ -195,11 +195,13 @@ def _carried_out(stage: _Stage, decider: Decider, plan: Plan) -> list[Move]:
 
 
 def _moment(stage: _Stage, after_s: float) -> Moment:
-    load, config = stage.belief.load, stage.config
+    load, rules = stage.belief.load, Rules(stage.config)
     cpu, memory = _levels(load)
     known = [node for node in load.nodes.values() if node.known]
+    views = stage.belief.snapshot.nodes
+    limits = {node.name: rules.of_node(views[node.name].node.labels).thresholds for node in known}
     hot = sum(
-        node.cpu_percent > config.cpu_threshold or node.mem_percent > config.memory_threshold
+        node.cpu_percent > limits[node.name].cpu or node.mem_percent > limits[node.name].memory
         for node in known
     )
     return Moment(

@@ -29,7 +29,7 @@ import numpy.typing as npt
 from common.api.objects import Effect, Taint
 from common.cache.snapshot import NodeView
 from common.cluster.records import NodeRecord
-from common.config import ExtenderConfiguration
+from common.config import ExtenderConfiguration, PoolIndex
 from common.load import Basis, Belief, LoadView, NodeLoad
 from extender.scoring.categories import Categories
 from extender.scoring.curve import Figures, Mask
@@ -47,7 +47,10 @@ REQUESTED_MEM: Final = 3
 PER_CPU_MILLI: Final = 4
 """The share of allocatable that one milli-core, or one byte, is."""
 PER_MEM_BYTE: Final = 5
-_FIGURES: Final = 6
+USE_PER_CPU_MILLI: Final = 6
+"""The share of the node's threshold that one milli-core, or one byte, is."""
+USE_PER_MEM_BYTE: Final = 7
+_FIGURES: Final = 8
 
 UNKNOWN_ROW: Final = -1
 """The row of a node that is not in the cache: the last column, which is all zeros."""
@@ -193,7 +196,8 @@ class _Base:
             self.soft_taints.updated(rows, [_soft_taints(node) for node in nodes]),
         )
         new = [_newcomers(views[i], loads[i], belief, config) for i in rows]
-        columns = [_column(views[i], loads[i], n, config) for i, n in zip(rows, new, strict=True)]
+        pools = PoolIndex(config)
+        columns = [_column(views[i], loads[i], n, pools) for i, n in zip(rows, new, strict=True)]
         made.table[:, rows] = np.array(columns).T
         made.known[rows] = [_is_known(loads[i]) for i in rows]
         made.schedulable[rows] = [_is_schedulable(node) for node in nodes]
@@ -271,19 +275,22 @@ def _soft_taints(node: NodeRecord) -> tuple[Taint, ...]:
 
 
 def _column(
-    view: NodeView, load: NodeLoad | None, new: Newcomers, config: ExtenderConfiguration
+    view: NodeView, load: NodeLoad | None, new: Newcomers, pools: PoolIndex
 ) -> tuple[float, ...]:
     allocatable, requested = view.node.allocatable, view.requested
     if load is None or allocatable.cpu_milli <= 0 or allocatable.mem_bytes <= 0:
         return _NOTHING
     per_cpu_milli, per_mem_byte = 1.0 / allocatable.cpu_milli, 1.0 / allocatable.mem_bytes
+    limits = pools.thresholds_of(view.node.labels)
     return (
-        (load.cpu_milli + new.cpu_milli) * per_cpu_milli * 100.0 / config.cpu_threshold,
-        (load.mem_bytes + new.mem_bytes) * per_mem_byte * 100.0 / config.memory_threshold,
+        (load.cpu_milli + new.cpu_milli) * per_cpu_milli * 100.0 / limits.cpu,
+        (load.mem_bytes + new.mem_bytes) * per_mem_byte * 100.0 / limits.memory,
         requested.cpu_milli * per_cpu_milli,
         requested.mem_bytes * per_mem_byte,
         per_cpu_milli,
         per_mem_byte,
+        per_cpu_milli / (limits.cpu / 100.0),
+        per_mem_byte / (limits.memory / 100.0),
     )
 
 

@@ -23,6 +23,8 @@ from extender.scoring.board import (
     REQUESTED_MEM,
     USE_CPU,
     USE_MEM,
+    USE_PER_CPU_MILLI,
+    USE_PER_MEM_BYTE,
     Board,
     Rows,
 )
@@ -87,8 +89,6 @@ class Overlay:
         self._last: tuple[Sequence[str], Rows] = ((), board.rows(()))
         self._expected: tuple[Sequence[str], Rows] = self._last
         config = board.config
-        self._cpu_limit = config.cpu_threshold / 100.0
-        self._mem_limit = config.memory_threshold / 100.0
         self._floor = config.new_pod_floor / 100.0
 
     def put(self, name: str, demands: Iterable[Demand]) -> None:
@@ -98,8 +98,8 @@ class Overlay:
             return
         sums, base = self.tally(row, demands), self.board.table[:, row].tolist()
         per_cpu_milli, per_mem_byte = base[PER_CPU_MILLI], base[PER_MEM_BYTE]
-        base[USE_CPU] += sums.cpu_milli * per_cpu_milli / self._cpu_limit
-        base[USE_MEM] += sums.mem_bytes * per_mem_byte / self._mem_limit
+        base[USE_CPU] += sums.cpu_milli * base[USE_PER_CPU_MILLI]
+        base[USE_MEM] += sums.mem_bytes * base[USE_PER_MEM_BYTE]
         base[REQUESTED_CPU] += sums.requested_cpu_milli * per_cpu_milli
         base[REQUESTED_MEM] += sums.requested_mem_bytes * per_mem_byte
         self._table[:, row] = base
@@ -139,8 +139,8 @@ class Overlay:
         rows = self.rows(names)
         found = self._table.take(rows, axis=1)
         per_cpu_milli, per_mem_byte = found[PER_CPU_MILLI], found[PER_MEM_BYTE]
-        use = found[USE_CPU] + per_cpu_milli * (pod.cpu_milli / self._cpu_limit)
-        use_mem = found[USE_MEM] + per_mem_byte * (pod.mem_bytes / self._mem_limit)
+        use = found[USE_CPU] + found[USE_PER_CPU_MILLI] * pod.cpu_milli
+        use_mem = found[USE_MEM] + found[USE_PER_MEM_BYTE] * pod.mem_bytes
         requested = found[REQUESTED_CPU] + per_cpu_milli * pod.requested_cpu_milli
         requested_mem = found[REQUESTED_MEM] + per_mem_byte * pod.requested_mem_bytes
         np.maximum(use, use_mem, out=use)

@@ -102,11 +102,13 @@ POD_GATES: Final[tuple[Gate, ...]] = (
     pod_state.not_terminating,
     pod_state.not_finished,
     pod_state.bound_to_a_node,
+    opt_outs.namespace_acts,
     storage.no_local_volume,
     storage.no_protected_storage_class,
     storage.no_volume_shared_on_the_node,
     timing.pdb_allows_eviction,
     timing.old_enough,
+    timing.window_is_open,
     timing.load_is_measured,
     timing.lineage_cooldown_is_over,
 )

@@ -25,6 +25,7 @@ from common.load import LoadView
 from rebalancer.evictability.budgets import Budgets
 from rebalancer.evictability.history import NO_HISTORY, MoveHistory
 from rebalancer.refusals import Refusal
+from rebalancer.rules import ClusterRules
 
 STATEFUL_SET: Final = "StatefulSet.apps"
 JOB: Final = "Job.batch"
@@ -112,12 +113,20 @@ class Context:
     """The estimated load; None where only the objects count."""
     surge: bool | None = None
     """Whether the move that is judged asks for a surge; None where that is not decided yet."""
+    begun: bool = False
+    """Whether the move that is judged has begun: windows do not stop it any more."""
+    scope: ClusterRules = field(init=False, repr=False)
+    """What pools and namespaces say at this moment."""
     _surges: dict[ControllerId, list[MigrationRecord]] = field(default_factory=dict)
     _autoscalers: dict[tuple[str, str, str], str] = field(default_factory=dict)
     _owner_statuses: dict[ControllerId, OwnerStatus] = field(default_factory=dict)
     _seen_owners: dict[tuple[int, str], tuple[Owner, OwnerStatus]] = field(default_factory=dict)
     _claims: dict[NodeName, Mapping[str, int]] = field(default_factory=dict)
     _replicas: dict[_TemplateKey, tuple[PodRecord, Refusals]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        scope = ClusterRules(self.config, self.snapshot, self.now_s)
+        object.__setattr__(self, "scope", scope)
 
     @classmethod
     def of(

@@ -98,6 +98,12 @@ def eviction_not_discouraged(pod: PodRecord, _: Context) -> Refusal | None:
     return _NO_EVICTION if PREFER_NO_EVICTION in pod.annotations else None
 
 
+def namespace_acts(pod: PodRecord, context: Context) -> Refusal | None:
+    """Other pods of its node go instead, where their namespaces let them."""
+    rule = context.scope.observing_namespace(pod) if context.for_load else ""
+    return Reason.RULE_OBSERVES.refusal(rule=rule) if rule else None
+
+
 def scheduler_calls_our_extender(pod: PodRecord, context: Context) -> Refusal | None:
     """Binds load moves only: pods of a node that is emptied may go anywhere else."""
     name = pod.shape.scheduler_name

@@ -44,6 +44,14 @@ def old_enough(pod: PodRecord, context: Context) -> Refusal | None:
     return Reason.TOO_YOUNG.refusal(age=_whole_seconds(age_s), wanted=wanted)
 
 
+def window_is_open(pod: PodRecord, context: Context) -> Refusal | None:
+    """That of its namespace; a move that has begun goes on when it closes."""
+    if not context.for_load or context.begun:
+        return None
+    closed = context.scope.closed_namespace(pod.namespace)
+    return None if closed is None else Reason.WINDOW_CLOSED.refusal(schedule=closed.words)
+
+
 def load_is_measured(pod: PodRecord, context: Context) -> Refusal | None:
     """A pod moves for load only if its load is measured: an estimate may be off by all of it."""
     if not context.for_load or context.load is None:

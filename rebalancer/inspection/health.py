@@ -17,7 +17,7 @@ from common.api.contract import EXTENDER_LEASE_PREFIX
 from common.api.migrations import Purpose, Step
 from common.cluster.migrations import MigrationRecord
 from common.cluster.storage import LeaseRecord
-from common.config import Mode, RebalancerConfiguration, load_settings_hash
+from common.config import RebalancerConfiguration, Rules, Strategy, load_settings_hash
 from console.data import BreakerRow, ExtenderRow, HealthDocument, Pause
 from rebalancer.inspection import words
 from rebalancer.inspection.moment import Inspection
@@ -70,7 +70,7 @@ def health_document(asked: Inspection, state: LoopState) -> HealthDocument:
         leader=state.leader,
         mode=mode_words(config),
         acts=acts(config) and state.pause is None,
-        strategies=tuple(map(str, config.enabled_strategies)),
+        strategies=tuple(str(each) for each in Strategy if each in _enabled(config)),
         pause=state.pause or _configured_pause(config),
         pause_unknown=state.pause_unknown,
         extenders=tuple(extender_rows(state.extenders, known, config)),
@@ -94,8 +94,12 @@ def health_document(asked: Inspection, state: LoopState) -> HealthDocument:
 
 def acts(config: RebalancerConfiguration) -> bool:
     """Tell whether any enabled strategy moves pods."""
-    enabled = config.enabled_strategies
-    return not config.paused and any(config.mode_of(each) is Mode.ACT for each in enabled)
+    rules = Rules(config)
+    return not config.paused and any(rules.acts(each) for each in rules.enabled_anywhere())
+
+
+def _enabled(config: RebalancerConfiguration) -> frozenset[Strategy]:
+    return Rules(config).enabled_anywhere()
 
 
 def mode_words(config: RebalancerConfiguration) -> str:
@@ -105,12 +109,22 @@ def mode_words(config: RebalancerConfiguration) -> str:
         for strategy in config.enabled_strategies
         if config.mode_of(strategy) is not config.mode
     ]
+    others += [
+        f"pool {pool.name}: {strategy} {mode.value}"
+        for pool in config.pools
+        for strategy, mode in pool.modes.items()
+    ]
+    others += [
+        f"namespaces[{number}]: {strategy} {mode.value}"
+        for number, rule in enumerate(config.namespaces)
+        for strategy, mode in rule.modes.items()
+    ]
     return f"{config.mode.value} ({', '.join(others)})" if others else config.mode.value
 
 
 def strategy_notes(config: RebalancerConfiguration) -> Iterator[str]:
     """Yield what a reader should know about the strategies."""
-    if not config.enabled_strategies:
+    if not _enabled(config):
         yield "No strategy is enabled (enabledStrategies), so nothing is planned."
 
 

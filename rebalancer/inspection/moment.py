@@ -30,6 +30,7 @@ from rebalancer.planner.movable import Movable
 from rebalancer.planner.plan import Bound
 from rebalancer.planner.problem import Demand, Problem
 from rebalancer.refusals import Reason, Refusal, unjudgeable
+from rebalancer.rules import ClusterRules
 
 NO_PLAN: Final = Plan(
     plan_id="",
@@ -81,6 +82,11 @@ class Inspection:
         if found is None:
             return None
         return Pause(by=found.by, why=found.why, until_s=found.until_s)
+
+    @cached_property
+    def rules(self) -> ClusterRules:
+        """What holds for each node and pod at this moment."""
+        return ClusterRules(self.config, self.snapshot, self.now_s)
 
     @cached_property
     def demand(self) -> Demand:
@@ -177,5 +183,5 @@ class Inspection:
     def drains(self, node: NodeName) -> bool:
         """Tell whether a node has the maintenance label and the strategy for it is on."""
         view = self.snapshot.nodes.get(node)
-        on = Strategy.NODE_MAINTENANCE in self.config.enabled_strategies
+        on = Strategy.NODE_MAINTENANCE in self.rules.of_node(node).enabled_strategies
         return on and view is not None and under_maintenance(view.node.labels)

@@ -32,11 +32,12 @@ from rebalancer.goals import title
 from rebalancer.inspection import words
 from rebalancer.inspection.moment import Inspection
 from rebalancer.inspection.moves import rows_of
-from rebalancer.inspection.pods import against, owner_words
+from rebalancer.inspection.pods import against, owner_words, rule_facts
 from rebalancer.planner.plan import NodePlan
 from rebalancer.refusals import Refusal
 from rebalancer.strategies import node_verdicts
 from rebalancer.strategies.participation import WHY_UNKNOWN, Role, Rule
+from rebalancer.strategies.pools import pool_of
 
 ZONE: Final = "topology.kubernetes.io/zone"
 LISTED: Final = 500
@@ -73,9 +74,13 @@ def _sampled_s(asked: Inspection) -> float:
     return max(ends, default=asked.now_s)
 
 
-def ceilings(asked: Inspection) -> Ceilings:
-    """Return what the configuration asks for."""
+def ceilings(asked: Inspection, node: NodeName | None = None) -> Ceilings:
+    """Return what the configuration asks for, or what holds for one node."""
     config = asked.config
+    if node is not None:
+        rules = asked.rules.of_node(node)
+        cpu, memory = rules.thresholds
+        return Ceilings(cpu=cpu, memory=memory, imbalance=rules.imbalance_threshold)
     return Ceilings(
         cpu=config.cpu_threshold,
         memory=config.memory_threshold,
@@ -91,7 +96,7 @@ def cell(asked: Inspection, view: NodeView, planned: NodePlan | None) -> NodeCel
     moved = planned is not None and bool(planned.role)
     return NodeCell(
         name=node.name,
-        pool=node.labels.get(asked.config.pool_label, "") if asked.config.pool_label else "",
+        pool=pool_of(node, asked.config.pool_label, asked.rules.of_node(node.name).name),
         zone=node.labels.get(ZONE, ""),
         state=state_of(view, load),
         role=PlanRole(planned.role) if planned is not None else PlanRole.NONE,
@@ -152,7 +157,7 @@ def node_document(asked: Inspection, name: str) -> NodeDocument | None:
     return NodeDocument(
         at_s=load.sample_end_s if load is not None and load.sample_end_s else asked.now_s,
         cell=cell(asked, view, planned),
-        ceilings=ceilings(asked),
+        ceilings=ceilings(asked, view.node.name),
         cpu_milli=float(view.node.allocatable.cpu_milli),
         memory_bytes=float(view.node.allocatable.mem_bytes),
         created_s=view.node.created_s,
@@ -267,8 +272,9 @@ def _facts(asked: Inspection, view: NodeView) -> Iterator[Fact]:
     yield Fact(label="Allocatable", text=words.amounts(offered.cpu_milli, offered.mem_bytes))
     asks = view.requested
     yield Fact(label="Requested", text=words.amounts(asks.cpu_milli, asks.mem_bytes))
-    limit = ceilings(asked)
+    limit = ceilings(asked, name)
     yield Fact(label="Ceilings", text=f"{limit.cpu:g} % CPU, {limit.memory:g} % memory")
+    yield from rule_facts(asked, name)
     if load is not None and load.sample_end_s is not None:
         age = words.duration(asked.now_s - load.sample_end_s)
         yield Fact(label="Measured", text=f"{age} ago, from {asked.belief.source.asked.value}")
@@ -302,5 +308,5 @@ def _changes(asked: Inspection, view: NodeView, refusals: tuple[Refusal, ...]) -
     for unmet in asked.plan.unmet:
         if unmet.goal.split(" ", 1)[0] == name:
             yield f"{unmet.why.name}: {unmet.why.message}"
-    if not asked.config.enabled_strategies:
+    if not asked.rules.of_node(name).enabled_strategies:
         yield "enable a strategy (enabledStrategies)"

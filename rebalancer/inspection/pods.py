@@ -11,8 +11,8 @@ import numpy as np
 
 from common.api.migrations import Purpose
 from common.cluster.migrations import MigrationRecord
-from common.cluster.records import PodRecord
-from common.config import Mode
+from common.cluster.records import NodeName, PodRecord
+from common.config import GENERAL, Mode, NodeRules, Strategy
 from console.data import Fact, Gate, WhyDocument, WhyKind
 from rebalancer.goals import title
 from rebalancer.inspection import words
@@ -92,8 +92,10 @@ def _answer(asked: Inspection, pod: PodRecord, refusals: tuple[Refusal, ...]) ->
 
 
 def _when(asked: Inspection, move: Move) -> str:
-    if asked.config.mode_of(move.strategy) is Mode.OBSERVE:
-        return f"It would be moved, but {move.strategy} only observes (mode),"
+    decided = asked.rules.mode_of(move.strategy, move.source, move.pod.partition("/")[0])
+    if decided.mode is Mode.OBSERVE:
+        by = "mode" if decided.by == GENERAL else f"modes of {decided.by}"
+        return f"It would be moved, but {move.strategy} only observes ({by}),"
     if asked.config.paused:
         return "It would be moved, but moves are paused by the configuration,"
     if asked.pause is not None:
@@ -107,7 +109,7 @@ def _stays(asked: Inspection, pod: PodRecord) -> str:
     stays = asked.stays.get(pod.uid, ())
     if stays:
         return f"It may be moved, and stays: {stays[0].message}."
-    if not asked.config.enabled_strategies:
+    if not asked.rules.of_node(pod.node).enabled_strategies:
         return "It may be moved, but no strategy is enabled (enabledStrategies)."
     load = asked.load.nodes.get(pod.node)
     used = words.shown_percent(load.cpu_percent if load is not None and load.known else None)
@@ -132,10 +134,54 @@ def _facts(asked: Inspection, pod: PodRecord, movable: Movable | None) -> Iterat
     yield Fact(label="Priority", text=str(pod.shape.priority))
     yield Fact(label="Scheduler", text=pod.shape.scheduler_name)
     yield Fact(label="Age", text=words.duration(asked.now_s - pod.created_s))
+    yield from rule_facts(asked, pod.node, pod.namespace)
     yield from _goal_facts(asked, pod)
     yield from _other_purpose(asked, pod)
     if movable is not None:
         yield from target_facts(asked, movable)
+
+
+def rule_facts(asked: Inspection, node: NodeName, namespace: str | None = None) -> Iterator[Fact]:
+    """Yield which rules decide about a node or a pod, and what; nothing where none is configured.
+
+    Without a namespace the question is about the node.
+    """
+    rules, config = asked.rules, asked.config
+    if not rules.rules.any and not rules.rules.scheduled:
+        return
+    found = rules.of_node(node)
+    if config.pools:
+        yield Fact(label="Pool rule", text=_pool_words(found))
+    if namespace is not None and config.namespaces:
+        yield Fact(label="Namespace rule", text=rules.of_namespace(namespace).words)
+    for strategy in found.enabled_strategies:
+        yield Fact(label=strategy.value, text=_strategy_words(asked, strategy, node, namespace))
+
+
+def _pool_words(found: NodeRules) -> str:
+    if found.pool is None:
+        return f"none matches: {GENERAL} holds"
+    keys = [
+        str(info.alias)
+        for name, info in type(found.pool).model_fields.items()
+        if name not in ("name", "node_selector") and name in found.pool.model_fields_set
+    ]
+    sets = f" sets {', '.join(keys)}" if keys else " sets nothing"
+    return f"{found.words} ({found.pool.node_selector or 'all nodes'}){sets}"
+
+
+def _strategy_words(
+    asked: Inspection, strategy: Strategy, node: NodeName, namespace: str | None
+) -> str:
+    rules = asked.rules
+    if namespace is None:
+        decided = rules.of_node(node).mode_of(strategy)
+        closed = rules.closed(strategy, node, "")
+    else:
+        decided = rules.mode_of(strategy, node, namespace)
+        closed = rules.closed(strategy, node, namespace)
+    waits = f"; {closed.message}" if closed is not None else ""
+    return f"{decided.mode.value}, by {decided.by}{waits}"
 
 
 def _node_kind(pod: PodRecord) -> WhyKind | None:
@@ -193,8 +239,10 @@ def _changes(asked: Inspection, pod: PodRecord, refusals: tuple[Refusal, ...]) -
         return
     move, stays = asked.moves.get(pod.uid), asked.stays.get(pod.uid, ())
     if move is not None:
-        if asked.config.mode_of(move.strategy) is Mode.OBSERVE:
-            yield f"mode: act, or modes: {{{move.strategy}: act}}, would carry it out"
+        decided = asked.rules.mode_of(move.strategy, move.source, pod.namespace)
+        if decided.mode is Mode.OBSERVE:
+            where = "" if decided.by == GENERAL else f" in {decided.by}"
+            yield f"mode: act, or modes: {{{move.strategy}: act}}{where}, would carry it out"
         if asked.config.paused:
             yield "paused: false would carry it out"
         if asked.pause is not None:
@@ -207,12 +255,13 @@ def _changes(asked: Inspection, pod: PodRecord, refusals: tuple[Refusal, ...]) -
 
 def _calls(asked: Inspection, pod: PodRecord) -> Iterator[str]:
     """Yield what would call for moving a pod that may be moved."""
-    config = asked.config
-    if not config.enabled_strategies:
+    rules = asked.rules.of_node(pod.node)
+    if not rules.enabled_strategies:
         yield "enable a strategy (enabledStrategies)"
         return
+    cpu, memory = rules.thresholds
     yield (
-        f"{pod.node} above {config.cpu_threshold:g} % CPU or {config.memory_threshold:g} % "
-        f"memory, its pool more than {config.imbalance_threshold:g} points apart, or "
+        f"{pod.node} above {cpu:g} % CPU or {memory:g} % "
+        f"memory, its pool more than {rules.imbalance_threshold:g} points apart, or "
         f"maintenance of {pod.node}"
     )

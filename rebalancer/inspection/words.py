@@ -29,6 +29,8 @@ _PASSED: Final[Mapping[str, str]] = {
     "may_be_disrupted": "no annotation forbids to disrupt it",
     "eviction_not_discouraged": "no annotation asks not to evict it",
     "below_the_priority_threshold": "its priority is below priorityThreshold",
+    "namespace_acts": "its namespace does not only observe while others act",
+    "window_is_open": "the schedule of its namespace is open",
     "scheduler_calls_our_extender": "its scheduler is one of schedulerNames",
     "replaceable_if_bare": "it has a controller, or can be copied",
     "job_tolerates_disruption": "it is not a Job's pod, or its Job tolerates disruption",
@@ -69,6 +71,7 @@ _PASSED: Final[Mapping[str, str]] = {
     "is_not_under_maintenance": "it is not under maintenance",
     "is_not_being_removed": "no autoscaler is removing it",
     "is_old_enough": "it is older than minNodeAge",
+    "pool_gives_for_load": "its pool has a strategy for load, or names none",
     "is_not_nominated": "the scheduler keeps no room there for a pending pod",
     "is_not_claimed": "no pending pod is waiting for it",
     "starts_pods": "pods start there",
@@ -87,6 +90,9 @@ _REMEDIES: Final[Mapping[str, str]] = {
     Reason.PREFER_NO_EVICTION: "remove the annotation from the pod template",
     Reason.PRIORITY_THRESHOLD: "raise priorityThreshold",
     Reason.PRIORITY_THRESHOLD_UNKNOWN: "create that PriorityClass, or change priorityThreshold",
+    Reason.RULE_OBSERVES: "set modes of the rule for its namespace to act",
+    Reason.WINDOW_CLOSED: "wait until the schedule opens, or change it",
+    Reason.NO_STRATEGY_FOR_LOAD: "add a strategy to enabledStrategies of its pool",
     Reason.OTHER_SCHEDULER: (
         "give it a schedulerName whose scheduler calls the extender, or add its scheduler to "
         "schedulerNames once it does"

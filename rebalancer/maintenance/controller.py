@@ -35,7 +35,7 @@ from common.cache.snapshot import NodeView, Snapshot
 from common.cache.state import ClusterState
 from common.clock import within
 from common.cluster.records import ConditionRecord, NodeName, NodeRecord
-from common.config import Mode, RebalancerConfiguration, Strategy
+from common.config import GENERAL, Mode, NodeRules, RebalancerConfiguration, Rules, Strategy
 from common.kube.client import KubeClient
 from common.kube.timestamps import to_the_second
 from common.runtime import Runtime
@@ -135,11 +135,11 @@ class Maintenance:
         found = {v.node.name: progress(v, snapshot, plan) for v in labeled}
         self._show(found)
         self._forget([v.node for v in labeled])
-        if why := self._why_not_acting():
-            for view in labeled:
-                await self._guarded(view.node, self._leave(view.node, why))
-            return
+        rules = Rules(self._config())
         for view in labeled:
+            if why := _why_not_acting(rules.of_node(view.node.labels)):
+                await self._guarded(view.node, self._leave(view.node, why))
+                continue
             await self._guarded(view.node, self._keep(view.node, found[view.node.name]))
             await self._guarded(view.node, self._announce(view.node, plan, snapshot))
 
@@ -149,13 +149,6 @@ class Maintenance:
             await work
         except Exception:
             log.exception("node not reconciled", node=node.name)
-
-    def _why_not_acting(self) -> str:
-        config, strategy = self._config(), Strategy.NODE_MAINTENANCE
-        if strategy not in config.enabled_strategies:
-            return f"{strategy} is not among enabledStrategies"
-        observes = config.mode_of(strategy) is Mode.OBSERVE
-        return f"the mode of {strategy} is observe" if observes else ""
 
     async def _leave(self, node: NodeRecord, why: str) -> None:
         """Say on the node that its label has no effect; a condition of ours no longer holds."""
@@ -286,6 +279,17 @@ def _announcement(node: NodeRecord, plan: Plan | None, snapshot: Snapshot) -> st
     if plan is not None:
         peak = predicted_peak(plan, snapshot)
     return f"{count} {'pod' if count == 1 else 'pods'} to move; {peak}"
+
+
+def _why_not_acting(node: NodeRules) -> str:
+    """Return why the label has no effect on a node; empty if it has."""
+    strategy = Strategy.NODE_MAINTENANCE
+    if strategy not in node.enabled_strategies:
+        rule = f" of {node.words}" if node.sets("enabled_strategies") else ""
+        return f"{strategy} is not among enabledStrategies{rule}"
+    found = node.mode_of(strategy)
+    rule = f" by {found.by}" if found.by != GENERAL else ""
+    return f"the mode of {strategy} is observe{rule}" if found.mode is Mode.OBSERVE else ""
 
 
 def _is_over(node: NodeRecord) -> bool:

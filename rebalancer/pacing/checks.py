@@ -12,7 +12,8 @@ and the younger wait, instead of all waiting for each other.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from dataclasses import dataclass, field
+from typing import Final
 
 import msgspec
 
@@ -29,6 +30,7 @@ from rebalancer.limits import LimitedMove, Running, Tally, replicas_of
 from rebalancer.pod_starts import starts_no_pods
 from rebalancer.projection import lingers
 from rebalancer.refusals import Reason, Refusal
+from rebalancer.rules import ClusterRules
 from rebalancer.strategies.participation import CONTROL_PLANE_LABELS
 from rebalancer.strategies.pools import percent_now
 
@@ -44,12 +46,18 @@ _CALLED_OFF: Final = frozenset(
 _STRATEGIES: Final = frozenset(Strategy)
 
 
-class Moment(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class Moment:
     """The cluster and the configuration at one moment."""
 
     snapshot: Snapshot
     config: RebalancerConfiguration
     now_s: float
+    rules: ClusterRules = field(init=False)
+
+    def __post_init__(self) -> None:
+        rules = ClusterRules(self.config, self.snapshot, self.now_s)
+        object.__setattr__(self, "rules", rules)
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +70,8 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     ahead: Sequence[MigrationRecord]
     """Those of them under way that this one has to leave room for."""
     moment: Moment
+    begun: bool = False
+    """It was allowed to begin already."""
     guided: bool
     """The scheduler of the pod has asked an extender."""
     filled: NodeLoad | None = None
@@ -83,6 +93,11 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     def now_s(self) -> float:
         return self.moment.now_s
 
+    @property
+    def rules(self) -> ClusterRules:
+        """What holds for the nodes and pods of this moment."""
+        return self.moment.rules
+
     def soon_over(self) -> list[MigrationRecord]:
         """Return those ahead whose outcome can be waited for: a pod may drain for hours."""
         return [m for m in self.ahead if not lingers(m, self.snapshot, self.now_s)]
@@ -95,13 +110,14 @@ def ahead_of(
 
     `begun` holds the uids of those that were allowed to begin and do not show it yet.
     """
-    found = [m for m in others if m.open and _has_begun(m, begun)]
+    found = [m for m in others if m.open and has_begun(m, begun)]
     # Age orders Migrations the same way for every leader, so two never wait for each other.
     mine = _age(migration)
-    return [m for m in found if _age(m) < mine] if _has_begun(migration, begun) else found
+    return [m for m in found if _age(m) < mine] if has_begun(migration, begun) else found
 
 
-def _has_begun(migration: MigrationRecord, begun: Collection[str]) -> bool:
+def has_begun(migration: MigrationRecord, begun: Collection[str]) -> bool:
+    """Tell whether a Migration was allowed to begin; `begun` as for `ahead_of`."""
     return migration.phase == Phase.IN_PROGRESS or migration.uid in begun
 
 
@@ -122,18 +138,28 @@ def paused_by(snapshot: Snapshot, now_s: float) -> Refusal | None:
 
 def acting(start: Start) -> Refusal | None:
     """A strategy of another author follows the general mode."""
-    config, name = start.config, start.migration.strategy
-    mode = config.mode_of(Strategy(name)) if name in _STRATEGIES else config.mode
-    if mode is Mode.ACT:
+    name, source = start.migration.strategy, start.migration.source
+    if name in _STRATEGIES:
+        return start.rules.observed(Strategy(name), source, start.pod.namespace)
+    if start.config.mode is Mode.ACT:
         return None
     return Reason.OBSERVING.refusal(strategy=name)
 
 
 def strategy_is_on(start: Start) -> Refusal | None:
     name = start.migration.strategy
-    if name not in _STRATEGIES or name in start.config.enabled_strategies:
+    if name not in _STRATEGIES:
         return None
-    return Reason.STRATEGY_OFF.refusal(strategy=name)
+    migration = start.migration
+    return start.rules.strategy_off(Strategy(name), migration.source, migration.reason)
+
+
+def in_its_window(start: Start) -> Refusal | None:
+    """A window that closes stops what has not begun; a strategy of another author has none."""
+    name = start.migration.strategy
+    if start.begun or name not in _STRATEGIES:
+        return None
+    return start.rules.closed(Strategy(name), start.migration.source, start.pod.namespace)
 
 
 def pod_is_on_its_source(start: Start) -> Refusal | None:
@@ -197,7 +223,7 @@ def target_stays_under_its_ceilings(start: Start) -> Refusal | None:
     load = start.filled
     if load is None:
         return None
-    ceiling = Ceiling(start.config.cpu_threshold, start.config.memory_threshold)
+    ceiling = Ceiling(*start.rules.of_node(load.name).thresholds)
     if _begins_an_exchange(start):
         ceiling = ceiling.transient()
     over = [d for d in Dimension if percent_now(load, d) > ceiling.of(d) + MARGIN]
@@ -233,6 +259,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     not_paused,
     acting,
     strategy_is_on,
+    in_its_window,
     pod_is_on_its_source,
     owner_matches,
     maintenance_goes_on,
@@ -269,7 +296,7 @@ def _refusals(checks: Iterable[Check], start: Start) -> Iterator[Refusal]:
 
 def _broken_limits(start: Start) -> Iterator[Refusal]:
     """Yield the limits that a Migration would break, with what runs beside it."""
-    tally = Tally(start.config)
+    tally = Tally(start.rules)
     for other in start.others:
         if not other.open and was_carried_out(other) and _same_cycle(other, start):
             tally.add(LimitedMove.of(other), Running.THIS_CYCLE)

@@ -30,7 +30,15 @@ from common.metrics import Metrics
 from common.observer import Observer
 from rebalancer.evictability import Context, judge, was_carried_out
 from rebalancer.pacing.breaker import Breakers, blocks
-from rebalancer.pacing.checks import Moment, Start, against, ahead_of, history_for, switched_off
+from rebalancer.pacing.checks import (
+    Moment,
+    Start,
+    against,
+    ahead_of,
+    has_begun,
+    history_for,
+    switched_off,
+)
 from rebalancer.pacing.extenders import (
     ENOUGH_SHOWN,
     Asked,
@@ -230,6 +238,7 @@ class PacingPolicy:
             others=others,
             ahead=ahead,
             moment=self._moment(snapshot),
+            begun=has_begun(migration, self._store.reserved),
             guided=self._extenders.view().guided(pod.shape.scheduler_name) is not None,
             filled=None if belief is None else target_with(migration, pod, ahead, belief),
         )
@@ -249,6 +258,7 @@ class PacingPolicy:
             history=history,
             purpose=purpose,
             surge=start.migration.surge,
+            begun=start.begun,
             _replicas={},
         )
 

@@ -6,7 +6,8 @@ Equal demands give plans with equal names, on any machine and at any time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -81,7 +82,7 @@ class _Assembly:
             refused=refused,
             staying=explainer.staying(refused),
             opt_outs=explainer.opt_outs(),
-            notes=problem.demand.assessment.notes,
+            notes=(*problem.demand.assessment.notes, *self._held_notes()),
             evaluations=draft.evaluations.spent,
         )
 
@@ -119,12 +120,23 @@ class _Assembly:
 
     def _moves(self) -> tuple[Move, ...]:
         chains = self._outcome.chains
-        deferred_by = cut(self._problem, chains)
+        deferred_by = cut(self._problem, chains, self._held)
         return tuple(
             self._move(step, number, deferred_by[step.m])
             for number, chain in enumerate(chains)
             for step in chain
         )
+
+    def _held(self, m: Movable) -> Refusal | None:
+        rules, reason = self._problem.demand.cluster.rules, self._reason(m)[0]
+        source, namespace = self._problem.nodes[m.row], m.pod.namespace
+        return rules.held(self._strategy(m), reason, source, namespace)
+
+    def _held_notes(self) -> Iterator[str]:
+        """Say which rules put moves off, with the number of moves."""
+        held = (self._held(step.m) for chain in self._outcome.chains for step in chain)
+        for message, count in Counter(why.message for why in held if why is not None).items():
+            yield f"{count} planned {'move is' if count == 1 else 'moves are'} put off: {message}."
 
     def _move(self, step: Step, chain: int, deferred_by: str) -> Move:
         m, names = step.m, self._problem.nodes

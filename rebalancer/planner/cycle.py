@@ -30,7 +30,7 @@ class Cycle:
     def __init__(self, problem: Problem, *, alone: bool = False) -> None:
         """With `alone`, as if no Migration were under way."""
         self.problem = problem
-        self.tally = Tally(problem.demand.cluster.config)
+        self.tally = Tally(problem.demand.cluster.rules)
         self.ledger = Ledger(problem.demand.budgets)
         for record in () if alone else problem.snapshot.migrations.values():
             if record.open:
@@ -78,12 +78,20 @@ CHECKS: Final[tuple[Callable[[Cycle, Step], str], ...]] = (within_limits, within
 """Each returns what puts a move off; empty if it may run."""
 
 
-def cut(problem: Problem, found: Sequence[Sequence[Step]]) -> dict[Movable, str]:
-    """Return what puts each move off; empty for those of this cycle."""
+Held = Callable[[Movable], Refusal | None]
+"""Returns which rule of a pool, a namespace or a schedule puts a move off."""
+
+
+def cut(problem: Problem, found: Sequence[Sequence[Step]], held: Held) -> dict[Movable, str]:
+    """Return what puts each move off; empty for those of this cycle.
+
+    A chain that a rule puts off takes no place in the limits: others may start instead.
+    """
     cycle = Cycle(problem)
     verdicts: dict[Movable, str] = {}
     for chain in found:
-        verdict = _start(cycle, chain)
+        rule = next((why for step in chain if (why := held(step.m)) is not None), None)
+        verdict = _start(cycle, chain) if rule is None else rule.message
         verdicts.update({step.m: verdict for step in chain})
     return verdicts
 

@@ -170,10 +170,13 @@ class Guard:
 def guards(problem: Problem) -> tuple[Spread, ...]:
     """Return the spreads that hold now and must not be lost by what else is moved."""
     cluster, parts = problem.demand.cluster, problem.demand.assessment.participation
-    if Strategy.LOAD_BALANCING not in cluster.config.enabled_strategies or not problem.goals:
+    if not problem.goals:
         return ()
     found = []
     for pool in sorted(parts.pools):
+        rules = parts.pool_rules[pool]
+        if Strategy.LOAD_BALANCING not in rules.enabled_strategies:
+            continue
         nodes = tuple(n for n in parts.pools[pool] if n not in parts.spread_refused)
         fill_low = fills_low(cluster.config.fill_low_nodes, parts.autoscalers[pool])
         for dimension in Dimension:
@@ -181,7 +184,7 @@ def guards(problem: Problem) -> tuple[Spread, ...]:
                 strategy=Strategy.LOAD_BALANCING,
                 pool=pool,
                 dimension=dimension,
-                points=cluster.config.imbalance_threshold,
+                points=rules.imbalance_threshold,
                 nodes=nodes,
                 fill_low=fill_low,
                 message="its pool would no longer be level",

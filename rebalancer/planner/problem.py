@@ -133,6 +133,7 @@ class Problem:
         self.snapshot = cluster.snapshot
         self._past = move_history(cluster.snapshot.migrations.values())
         self.goals = tuple(demand.assessment.goals)
+        self._pools: dict[int, _Pool] = {}
         self.emptied = tuple(goal for goal in self.goals if isinstance(goal, Empty))
         self.spreads = tuple(goal for goal in self.goals if isinstance(goal, Spread))
         self.nodes: tuple[NodeName, ...] = tuple(sorted(cluster.snapshot.nodes))
@@ -160,6 +161,7 @@ class Problem:
         """[N] takes pods for load or from nodes that are emptied."""
         self._own_goals: dict[NodeName, AtMost | Empty] = {g.node: g for g in self.hot}
         self._own_goals.update({goal.node: goal for goal in self.emptied})
+        self.gives &= ~self._held()
         self._lower_ceilings()
         self.limit = self.ceiling * self.capacity / 100.0
         self.slack = TOLERANCE * self.capacity
@@ -175,7 +177,6 @@ class Problem:
         self.worst = self._worst()
         self.pods: list[Movable] = []
         self._given_up: dict[int, list[Movable]] = {}
-        self._pools: dict[int, _Pool] = {}
         self.refused: dict[PodUid, tuple[Refusal, ...]] = {}
         self._at: dict[int, tuple[Movable, ...]] = {}
         self._searched: dict[int, tuple[Movable, ...]] = {}
@@ -361,6 +362,15 @@ class Problem:
         found = np.zeros(len(self.nodes), dtype=np.bool_)
         found[[self.row_of[name] for name in names if name in self.row_of]] = True
         return found
+
+    def _held(self) -> Flags:
+        """[N] has to wait by the rules, and no goal of its own: it would only make room."""
+        held = self._flags(self.demand.assessment.participation.held)
+        if held.any():
+            held &= ~self._flags(self._own_goals)
+            for goal in self.spreads:
+                held &= ~self.inside(goal)
+        return held
 
     def _lower_ceilings(self) -> None:
         for goal in self.goals:

@@ -226,9 +226,14 @@ class _Review:
     ) -> Refusal | None:
         steps = {step.m: step for chain in order for step in chain}
         groups = [[steps[m] for m in kept] for kept in (*self._kept, found)]
-        verdicts = cut(self._problem, groups)
+        moves = {m: move for kept in (*self._kept, found) for m, move in kept.items()}
+        verdicts = cut(self._problem, groups, lambda m: self._held(m, moves[m]))
         limit = next((verdicts[m] for m in found if verdicts[m]), "")
         return Reason.DEFERRED.refusal(limit=limit) if limit else None
+
+    def _held(self, m: Movable, move: Move) -> Refusal | None:
+        rules = self._problem.demand.cluster.rules
+        return rules.held(move.strategy, move.reason, move.source, m.pod.namespace)
 
     def _not_worth_it(
         self, found: Mapping[Movable, Move], rows: Mapping[Movable, int]

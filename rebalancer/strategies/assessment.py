@@ -94,8 +94,9 @@ def _stated(cluster: ClusterView, parts: Participation) -> tuple[list[Goal], tup
     goals: list[Goal] = []
     notes = list(parts.notes)
     resting: list[str] = []
+    enabled = cluster.rules.rules.enabled_anywhere()
     for strategy in STRATEGIES:
-        if strategy.name not in cluster.config.enabled_strategies:
+        if strategy.name not in enabled:
             if isinstance(strategy, NodeMaintenance):
                 notes += notes_when_off(cluster)
             continue
@@ -108,13 +109,21 @@ def _stated(cluster: ClusterView, parts: Participation) -> tuple[list[Goal], tup
             text = f"{type(error).__name__}: {error}"
             notes.append(f"{strategy.name} states no goals, because that failed: {text[:_SHOWN]}")
             continue
-        goals += stated
+        goals += [goal for goal in stated if _is_enabled(goal, cluster, parts)]
         notes += noted
     return goals, (*_none_enabled(cluster), *_resting(cluster, resting), *notes)
 
 
+def _is_enabled(goal: Goal, cluster: ClusterView, parts: Participation) -> bool:
+    """Tell whether the nodes of a goal have the strategy that states it."""
+    if isinstance(goal, Spread):
+        rules = parts.pool_rules.get(goal.pool)
+        return rules is None or goal.strategy in rules.enabled_strategies
+    return goal.strategy in cluster.rules.of_node(goal.node).enabled_strategies
+
+
 def _none_enabled(cluster: ClusterView) -> Iterable[str]:
-    if not cluster.config.enabled_strategies:
+    if not cluster.rules.rules.enabled_anywhere():
         yield "No strategy is enabled (enabledStrategies), so nothing is planned."
 
 

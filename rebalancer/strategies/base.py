@@ -13,12 +13,13 @@ from typing import ClassVar, Protocol
 
 from common.cache.snapshot import Snapshot
 from common.cluster.records import NodeName
-from common.config import RebalancerConfiguration
+from common.config import NodeRules, RebalancerConfiguration
 from common.config import Strategy as StrategyName
 from common.fit import World
 from common.load import LoadView
 from rebalancer.goals import Ceiling, Goal
 from rebalancer.refusals import Refusal
+from rebalancer.rules import ClusterRules
 from rebalancer.strategies.mobility import Mobility
 from rebalancer.strategies.pending_pods import PendingTimes
 from rebalancer.strategies.predicted_levels import PredictedLevels
@@ -38,6 +39,12 @@ class ClusterView:
     world: World
     pending_times: PendingTimes = field(default_factory=PendingTimes)
     """For how long pods have been waiting for nodes."""
+    rules: ClusterRules = field(init=False, repr=False)
+    """What holds for each node and pod at this moment."""
+
+    def __post_init__(self) -> None:
+        rules = ClusterRules(self.config, self.snapshot, self.now_s)
+        object.__setattr__(self, "rules", rules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +62,7 @@ class Participation:
     last_resorts: Refused
     """Take pods from a node under maintenance only if no other node does."""
     pools: Mapping[str, tuple[NodeName, ...]]
-    """Every node, by name, under the value of its pool label."""
+    """Every node, by name, under its pool: that of the rules and the value of the pool label."""
     autoscalers: Mapping[str, str]
     """What shows that an autoscaler may remove nodes of a pool; empty where nothing does."""
     ceilings: Mapping[NodeName, Ceiling]
@@ -65,6 +72,10 @@ class Participation:
     notes: tuple[str, ...] = ()
     states: Refused = field(default_factory=dict)
     """What is known of nodes and closes nothing to them: it is only shown."""
+    held: frozenset[NodeName] = frozenset()
+    """Nodes whose pool waits or only observes: they give no pods for goals of other nodes."""
+    pool_rules: Mapping[str, NodeRules] = field(default_factory=dict)
+    """What holds for the nodes of each pool: all of a pool follow one rule."""
     mobility: Mobility = field(kw_only=True, compare=False, repr=False)
     """Which nodes could give or take pods at all; worked out on demand, because it is costly."""
 

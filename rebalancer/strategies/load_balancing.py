@@ -58,8 +58,11 @@ class LoadBalancing:
 def _goal(
     cluster: ClusterView, parts: Participation, pool: str, dimension: Dimension
 ) -> Spread | None:
+    rules = parts.pool_rules[pool]
+    if LoadBalancing.name not in rules.enabled_strategies:
+        return None
     names = [name for name in parts.pools[pool] if name not in parts.spread_refused]
-    points = cluster.config.imbalance_threshold
+    points = rules.imbalance_threshold
     predicted = parts.predicted[dimension]
     measured = levels_of(cluster, names, dimension)
     levels = levels_of(cluster, names, dimension, predicted)
@@ -94,7 +97,8 @@ def stuck_highs(cluster: ClusterView, parts: Participation) -> Iterator[tuple[Sp
     rest = {name for name, why in parts.spread_refused.items() if not STUCK.issuperset(why)}
     for pool, dimension in product(sorted(parts.pools), Dimension):
         names = [name for name in parts.pools[pool] if name not in rest]
-        levels, points = levels_of(cluster, names, dimension), cluster.config.imbalance_threshold
+        levels = levels_of(cluster, names, dimension)
+        points = parts.pool_rules[pool].imbalance_threshold
         fill_low = fills_low(cluster.config.fill_low_nodes, parts.autoscalers[pool])
         goal = spread(pool, dimension, points, levels, fill_low=fill_low)
         high = outliers(levels, points, fill_low=fill_low).high if goal is not None else ()

@@ -8,12 +8,12 @@ too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar, Final
 
 from common.api.contract import MAINTENANCE_LABEL, under_maintenance
 from common.cluster.records import NodeName
-from common.config import Mode
+from common.config import GENERAL, Mode, NodeRules
 from common.config import Strategy as StrategyName
 from rebalancer.goals import Empty, Goal
 from rebalancer.strategies.base import ClusterView, Participation
@@ -36,22 +36,47 @@ class NodeMaintenance:
 
     def notes(self, cluster: ClusterView, parts: Participation) -> Sequence[str]:
         """Name nodes whose label has no effect, and those that take pods by requests."""
-        return [*_odd_labels(cluster), *_observed(cluster), *_by_requests(cluster, parts)]
+        return [
+            *_odd_labels(cluster),
+            *_off(cluster),
+            *_observed(cluster),
+            *_by_requests(cluster, parts),
+        ]
 
 
 def notes_when_off(cluster: ClusterView) -> Sequence[str]:
     """Name the nodes whose label has no effect because the strategy is not enabled."""
-    return _without_effect(cluster, "NodeMaintenance is not among enabledStrategies")
+    why = "NodeMaintenance is not among enabledStrategies"
+    return _without_effect(_labeled(cluster), why)
 
 
-def _observed(cluster: ClusterView) -> Sequence[str]:
-    if cluster.config.mode_of(StrategyName.NODE_MAINTENANCE) is not Mode.OBSERVE:
-        return ()
-    return _without_effect(cluster, "the mode of NodeMaintenance is observe")
+def _off(cluster: ClusterView) -> Iterator[str]:
+    """Name nodes whose pool does not have the strategy, while others do."""
+    for rules, names in _by_rule(cluster).items():
+        if StrategyName.NODE_MAINTENANCE not in rules.enabled_strategies:
+            rule = f" of {rules.words}" if rules.sets("enabled_strategies") else ""
+            why = f"NodeMaintenance is not among enabledStrategies{rule}"
+            yield from _without_effect(names, why)
 
 
-def _without_effect(cluster: ClusterView, why: str) -> Sequence[str]:
-    labeled = _labeled(cluster)
+def _observed(cluster: ClusterView) -> Iterator[str]:
+    for rules, names in _by_rule(cluster).items():
+        found = rules.mode_of(StrategyName.NODE_MAINTENANCE)
+        enabled = StrategyName.NODE_MAINTENANCE in rules.enabled_strategies
+        if enabled and found.mode is Mode.OBSERVE:
+            rule = f" by {found.by}" if found.by != GENERAL else ""
+            yield from _without_effect(names, f"the mode of NodeMaintenance is observe{rule}")
+
+
+def _by_rule(cluster: ClusterView) -> dict[NodeRules, list[NodeName]]:
+    """Return the labeled nodes by what holds for them."""
+    found: dict[NodeRules, list[NodeName]] = {}
+    for name in _labeled(cluster):
+        found.setdefault(cluster.rules.of_node(name), []).append(name)
+    return found
+
+
+def _without_effect(labeled: Sequence[NodeName], why: str) -> Sequence[str]:
     if not labeled:
         return ()
     verb = "has" if len(labeled) == 1 else "have"

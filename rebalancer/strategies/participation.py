@@ -10,16 +10,18 @@ give or take anything at all costs more and is found out in `mobility`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Flag, auto
 from typing import Final, NamedTuple
 
 from common.api.contract import Unknown, under_maintenance
 from common.cache.snapshot import NodeView, Snapshot
 from common.cluster.records import NodeName, NodeRecord
+from common.config import NodeRules
 from rebalancer.goals import Ceiling
 from rebalancer.pod_starts import start_failures
 from rebalancer.refusals import Reason, Refusal
+from rebalancer.rules import ClusterRules
 from rebalancer.strategies.base import ClusterView, Participation, Refused
 from rebalancer.strategies.mobility import Evictable, Mobility
 from rebalancer.strategies.pending_pods import Claims, claims, nominations
@@ -147,6 +149,12 @@ def is_old_enough(view: NodeView, context: RuleContext) -> Refusal | None:
     return Reason.TOO_YOUNG.refusal("node", age_s=max(0.0, age_s), wanted=wanted)
 
 
+def pool_gives_for_load(view: NodeView, context: RuleContext) -> Refusal | None:
+    """A pool that names its strategies, and none for load, keeps its pods."""
+    node = context.cluster.rules.of_node(view.node.name)
+    return None if node.gives_for_load else Reason.NO_STRATEGY_FOR_LOAD.refusal(rule=node.words)
+
+
 def is_not_nominated(view: NodeView, context: RuleContext) -> Refusal | None:
     pod = context.nominated.get(view.node.name)
     if pod is None:
@@ -176,6 +184,7 @@ RULES: tuple[Rule, ...] = (
     Rule(is_not_under_maintenance, EVERYTHING),
     Rule(is_not_being_removed, EVERYTHING),
     Rule(is_old_enough, Role.SPREAD),
+    Rule(pool_gives_for_load, Role.SOURCE | Role.SPREAD),
     Rule(is_not_nominated, Role.TARGET | Role.SPREAD),
     Rule(is_not_claimed, Role.TARGET),
     Rule(starts_pods, Role.TARGET | Role.SPREAD | Role.FIRST_REFUGE),
@@ -201,8 +210,10 @@ def participation(cluster: ClusterView, evictable: Evictable) -> Participation:
         cluster.snapshot, now_s=cluster.now_s, cooldown_s=config.node_cooldown.seconds
     )
     refused = _refused(_rule_context(cluster, found, failing))
-    pools = pools_of(cluster.snapshot.nodes.values(), config.pool_label)
-    ceiling = Ceiling(config.cpu_threshold, config.memory_threshold)
+    rules, names = cluster.rules, sorted(cluster.snapshot.nodes)
+    pools = pools_of(
+        cluster.snapshot.nodes.values(), config.pool_label, lambda name: rules.of_node(name).name
+    )
     return Participation(
         sources_refused=refused[Role.SOURCE],
         targets_refused=refused[Role.TARGET],
@@ -211,12 +222,26 @@ def participation(cluster: ClusterView, evictable: Evictable) -> Participation:
         last_resorts=refused[Role.FIRST_REFUGE],
         pools=pools,
         autoscalers={pool: autoscaler_of(_records(cluster, pools[pool])) for pool in pools},
-        ceilings=dict.fromkeys(sorted(cluster.snapshot.nodes), ceiling),
+        ceilings=_ceilings(names, rules),
+        held=frozenset(name for name in names if not rules.gives_to_others(name)),
+        pool_rules={pool: rules.of_node(pools[pool][0]) for pool in pools},
         predicted=predictions_that_hold(cluster.snapshot.migrations.values(), cluster.load.nodes),
         notes=(*_untried(found.untried), *_failing(failing)),
         states=_resizes(cluster.snapshot),
         mobility=Mobility(cluster.world, evictable),
     )
+
+
+def _ceilings(names: Sequence[NodeName], rules: ClusterRules) -> dict[NodeName, Ceiling]:
+    """Return the ceiling of each node; those of one pool share it."""
+    kept: dict[NodeRules, Ceiling] = {}
+    found = {}
+    for name in names:
+        node = rules.of_node(name)
+        if node not in kept:
+            kept[node] = Ceiling(*node.thresholds)
+        found[name] = kept[node]
+    return found
 
 
 def _rule_context(

@@ -53,11 +53,24 @@ class Outliers(NamedTuple):
     low: tuple[NodeName, ...]
 
 
-def pools_of(views: Iterable[NodeView], label: str) -> dict[str, tuple[NodeName, ...]]:
-    """Return all nodes by pool, both sorted; without a label there is one pool."""
+def pool_of(node: NodeRecord, label: str, rule: str) -> str:
+    """Return the pool within which a node is compared: that of the rules, split by the label.
+
+    Neither a name of a pool nor a label value has a slash, so no two pools share a name.
+    """
+    if not label:
+        return rule
+    value = node.labels.get(label, "")
+    return f"{rule}/{value}" if rule else value
+
+
+def pools_of(
+    views: Iterable[NodeView], label: str, rule_of: Callable[[NodeName], str] = lambda _: ""
+) -> dict[str, tuple[NodeName, ...]]:
+    """Return all nodes by pool, both sorted; without rules and a label there is one pool."""
     found: dict[str, list[NodeName]] = {}
     for view in views:
-        pool = view.node.labels.get(label, "") if label else ""
+        pool = pool_of(view.node, label, rule_of(view.node.name))
         found.setdefault(pool, []).append(view.node.name)
     return {pool: tuple(sorted(found[pool])) for pool in sorted(found)}
 

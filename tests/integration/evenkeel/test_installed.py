@@ -237,6 +237,9 @@ async def test_a_planted_fault_is_found_with_its_fix(
     assert all(f["fix"] for f in found)
 
 
+LOAD = ("LoadBalancing", "ResourceOptimization")
+
+
 async def planned(flags: tuple[str, str], file: Path) -> Json:
     found = await evenkeel(*flags, "plan", "--file", str(file), "-o", "json")
     assert found.code == 0, found.err
@@ -347,6 +350,14 @@ async def test_a_plan_without_leader_is_refused(world: World, tmp_path: Path) ->
     [
         ({"mode": "observe"}, "only observes (mode)"),
         ({"paused": True}, "paused by the configuration"),
+        (
+            {"pools": [{"name": "p", "nodeSelector": "", "modes": dict.fromkeys(LOAD, "observe")}]},
+            "only observes, by the modes of pool p (mode)",
+        ),
+        (
+            {"schedule": [{"schedule": "0 0 29 2 *", "duration": "1m"}]},
+            "it waits for the schedule of the configuration, which opens 20",
+        ),
     ],
 )
 async def test_a_plan_is_refused_where_nothing_may_act(
@@ -363,6 +374,45 @@ async def test_a_plan_is_refused_where_nothing_may_act(
     assert found.code == 3
     assert words in found.err
     assert cluster.store.list(MIGRATIONS) == []
+
+
+async def test_a_plan_of_an_older_version_is_read_with_a_warning(
+    world: World, tmp_path: Path
+) -> None:
+    """Its moves did not say which rule decided."""
+    cluster, flags = world
+    file = tmp_path / "plan.yaml"
+    plan = await planned(flags, file)
+    assert plan["schema"] == 2
+    assert {move.pop("decidedBy") for move in plan["moves"]} == {"the configuration"}
+    file.write_text(yaml.safe_dump(plan | {"schema": 1}))
+    undo = configured(mode="observe")(cluster)
+    try:
+        found = await evenkeel(*flags, "apply", str(file))
+    finally:
+        undo()
+    assert f"{file}: is of schema 1, and is read as schema 2" in found.err
+    assert "only observes (mode)" in found.err
+
+
+async def test_why_says_which_rule_decides(world: World) -> None:
+    cluster, flags = world
+    pools = [{"name": "tight", "nodeSelector": "kubernetes.io/hostname=node-0", "cpuThreshold": 9}]
+    night = [{"schedule": "0 0 29 2 *", "duration": "1m"}]
+    undo = configured(pools=pools, namespaces=[{"selector": "", "schedule": night}])(cluster)
+    pod = cluster.pods()[0]["metadata"]["name"]
+    try:
+        node = await evenkeel(*flags, "why", "node", "node-0")
+        other = await evenkeel(*flags, "why", "node", "node-1")
+        found = await evenkeel(*flags, "why", "pod", f"default/{pod}")
+    finally:
+        undo()
+    assert "pool tight (kubernetes.io/hostname=node-0) sets cpuThreshold" in node.out
+    assert "9 % CPU, 80 % memory" in node.out
+    assert "none matches: the configuration holds" in other.out
+    assert "80 % CPU, 80 % memory" in other.out
+    assert "namespaces[0] (all)" in found.out
+    assert "act, by the configuration; it waits for the schedule of namespaces[0]" in found.out
 
 
 @pytest.mark.parametrize(

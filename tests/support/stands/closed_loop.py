@@ -300,7 +300,7 @@ async def closed_loop(
         for app, names in (places or {}).items():
             waiting = sorted((p for p in cluster.pods() if _is_of(p, app)), key=_name)
             for pod, node in zip(waiting, names, strict=False):
-                cluster.store.bind(pod["metadata"]["name"], "default", node)
+                cluster.store.bind(_name(pod), pod["metadata"]["namespace"], node)
 
     chosen = Settings(**{"seed": 1, "speed": pace, **settings})
     async with simulate(chosen, clock=clock, build=fill) as cluster, AsyncExitStack() as stack:

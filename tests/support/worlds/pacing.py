@@ -37,7 +37,7 @@ from common.config import RebalancerConfiguration, load_settings_hash
 from common.kube.timestamps import micro_time
 from common.load import Belief, LoadTracker
 from common.usage.source import Sample, Usage
-from rebalancer.pacing.checks import Moment, Start, ahead_of
+from rebalancer.pacing.checks import Moment, Start, ahead_of, has_begun
 from rebalancer.projection import target_with
 from simulator import build
 from tests.support.repository import UNIT_TESTS
@@ -113,6 +113,7 @@ class PacingWorld:
             others=self.others,
             ahead=ahead,
             moment=Moment(self.state.snapshot(), self.config, NOW.timestamp()),
+            begun=has_begun(self.migration, ()),
             guided=row.get("guided", True),
             filled=belief and target_with(self.migration, self.pod, ahead, belief),
         )

@@ -60,7 +60,7 @@ clientConnection console leaderElection reading usageSource usageInterval promet
 
 {{/* The keys that decide load, in both configurations. */}}
 {{- define "evenkeel.loadKeys" -}}
-cpuThreshold memoryThreshold usageSource prometheus metricExpiry observations clearObservations clockSkew smoothing estimates
+cpuThreshold memoryThreshold pools usageSource prometheus metricExpiry observations clearObservations clockSkew smoothing estimates
 {{- end -}}
 
 {{/* Keys inside of these that may differ between the programs. */}}

@@ -20,6 +20,7 @@ from common.config import (
 LOAD: dict[str, Any] = {
     "cpuThreshold": 80.0,
     "memoryThreshold": 80.0,
+    "pools": [],
     "usageSource": "auto",
     "prometheus": None,
     "metricExpiry": "180s",
@@ -39,6 +40,8 @@ REBALANCER: dict[str, Any] = LOAD | {
     "priorityThreshold": None,
     "mode": "observe",
     "modes": {},
+    "schedule": [],
+    "schedules": {},
     "revalidateAfter": "15s",
     "revalidateWithin": "90s",
     "minGain": 1.0,
@@ -71,12 +74,13 @@ REBALANCER: dict[str, Any] = LOAD | {
     "maxAttempts": 3,
     "keepFinished": "1h",
     "breaker": {"window": 20, "minimum": 5, "badShare": 0.2, "halfOpenAfter": "10m"},
-    "maintenance": {"cordon": True, "deadline": None},
+    "maintenance": {"cordon": True, "deadline": None, "schedule": []},
     "paused": False,
 }
 # Waits and limits of reading, which the tables do not name.
 BESIDE: dict[str, Any] = {
     "apiVersion": "evenkeel.io/v1alpha1",
+    "namespaces": [],
     "clockSkew": "30s",
     "smoothing": "60s",
     "estimates": {

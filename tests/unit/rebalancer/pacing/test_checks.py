@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from common.api.migrations import Phase
 from common.cluster.migrations import MigrationRecord
+from rebalancer import rules
 from rebalancer.limits import LIMITS, at_once
 from rebalancer.pacing import checks
 from rebalancer.pacing.checks import CHECKS, LATE_CHECKS, against, ahead_of, switched_off
@@ -31,7 +32,7 @@ def test_what_stands_against_a_move(case: PacingCase) -> None:
 
 
 def test_every_reason_stands_in_the_table() -> None:
-    source = Path(checks.__file__).read_text()
+    source = Path(checks.__file__).read_text() + Path(rules.__file__).read_text()
     reasons = {Reason[name] for name in re.findall(r"Reason\.(\w+)\.refusal", source)}
     reasons |= {limit.reason for limit in LIMITS}
     assert {name for case in CASES for name in case.words} == reasons

@@ -14,7 +14,14 @@ from tests.support.docs.names import reasons_in
 from tests.support.repository import DOCS, ROOT
 from tests.support.worlds.pacing import load_cases
 
-MODULES = ("limits", "pacing/checks", "pacing/breaker", "pacing/extenders", "pacing/policy")
+MODULES = (
+    "limits",
+    "rules",
+    "pacing/checks",
+    "pacing/breaker",
+    "pacing/extenders",
+    "pacing/policy",
+)
 ROWS = re.findall(
     r"^\| `(\w+)` \| .+ \| (?:–|`([\w.]+)` \(`([^`]+)`\)) \| (for good|for now) \| ([\w, ]+) \|$",
     (DOCS / "limits.md").read_text(),

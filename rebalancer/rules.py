@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What holds for the nodes and pods of one cluster at one moment, by their names.
+
+`common.config.rules` says what holds by labels; here it is asked with a snapshot and a time, and
+what a rule has against a move is a refusal that names the rule. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from common.api.migrations import MoveReason
+from common.cache.snapshot import Snapshot
+from common.cluster.records import NodeName, PodRecord
+from common.config import (
+    FOR_LOAD,
+    GENERAL,
+    Closed,
+    Decided,
+    Mode,
+    NamespaceRules,
+    NodeRules,
+    RebalancerConfiguration,
+    Rules,
+    Strategy,
+    next_opening,
+)
+from rebalancer.refusals import Reason, Refusal
+
+_NO_LABELS: Final[dict[str, str]] = {}
+
+
+class ClusterRules:
+    """Answers what holds; what was asked once is remembered."""
+
+    def __init__(self, config: RebalancerConfiguration, snapshot: Snapshot, now_s: float) -> None:
+        self.rules: Final = Rules(config)
+        self._snapshot = snapshot
+        self._now_s = now_s
+        self._nodes: dict[NodeName, NodeRules] = {}
+        self._namespaces: dict[str, NamespaceRules] = {}
+        self._closed: dict[tuple[Strategy, int, int], Closed | None] = {}
+
+    def of_node(self, name: NodeName) -> NodeRules:
+        """Return what holds for a node; one that does not exist has no labels."""
+        found = self._nodes.get(name)
+        if found is None:
+            view = self._snapshot.nodes.get(name)
+            labels = view.node.labels if view is not None else _NO_LABELS
+            found = self._nodes[name] = self.rules.of_node(labels)
+        return found
+
+    def of_namespace(self, name: str) -> NamespaceRules:
+        """Return what holds for the pods of a namespace."""
+        found = self._namespaces.get(name)
+        if found is None:
+            record = self._snapshot.namespaces.get(name)
+            labels = record.labels if record is not None else _NO_LABELS
+            found = self._namespaces[name] = self.rules.of_namespace(name, labels)
+        return found
+
+    def mode_of(self, strategy: Strategy, source: NodeName, namespace: str) -> Decided:
+        """Return whether a strategy moves pods of a namespace away from a node."""
+        return self.rules.mode_of(strategy, self.of_node(source), self.of_namespace(namespace))
+
+    def closed(self, strategy: Strategy, source: NodeName, namespace: str) -> Refusal | None:
+        """Return the schedule that keeps a move from beginning now."""
+        node, pods = self.of_node(source), self.of_namespace(namespace)
+        # There are as many answers as rules, and those are kept by the rules themselves.
+        key = (strategy, id(node), id(pods))
+        if key not in self._closed:
+            self._closed[key] = self.rules.closed(strategy, node, pods, self._now_s)
+        found = self._closed[key]
+        return None if found is None else Reason.WINDOW_CLOSED.refusal(schedule=found.words)
+
+    def strategy_off(self, strategy: Strategy, source: NodeName, reason: str) -> Refusal | None:
+        """Return that a strategy does not move pods of a node.
+
+        A pod that makes room for another one leaves for the strategy of that one's node.
+        """
+        node = self.of_node(source)
+        if strategy in node.enabled_strategies:
+            return None
+        if reason == MoveReason.MAKES_ROOM and strategy in self.rules.enabled_anywhere():
+            return None
+        if node.sets("enabled_strategies"):
+            return Reason.STRATEGY_OFF.refusal("pool", strategy=strategy, rule=node.words)
+        return Reason.STRATEGY_OFF.refusal(strategy=strategy)
+
+    def observed(self, strategy: Strategy, source: NodeName, namespace: str) -> Refusal | None:
+        """Return which mode keeps a move from being carried out."""
+        found = self.mode_of(strategy, source, namespace)
+        if found.mode is Mode.ACT:
+            return None
+        if found.by == GENERAL:
+            return Reason.OBSERVING.refusal(strategy=strategy)
+        return Reason.OBSERVING.refusal("rule", strategy=strategy, rule=found.by)
+
+    def held(
+        self, strategy: Strategy, reason: str, source: NodeName, namespace: str
+    ) -> Refusal | None:
+        """Return which rule puts a planned move off.
+
+        The modes of the configuration itself do not: they stop all of a strategy, and the plan is
+        shown as if they did not.
+        """
+        found = self.strategy_off(strategy, source, reason)
+        if found is None and self.mode_of(strategy, source, namespace).by != GENERAL:
+            found = self.observed(strategy, source, namespace)
+        return found or self.closed(strategy, source, namespace)
+
+    def closed_namespace(self, name: str) -> Closed | None:
+        """Return what the schedule of a namespace waits for, if it is closed."""
+        found = self.of_namespace(name)
+        opening = next_opening(found.schedule, self._now_s)
+        return None if opening is None else Closed(found.words, opening)
+
+    def observing_namespace(self, pod: PodRecord) -> str:
+        """Return the rule by which a pod is not moved for load although other pods of its node are.
+
+        A namespace that only observes is in the way only where something acts.
+        """
+        namespace = self.of_namespace(pod.namespace)
+        if namespace.rule is None:
+            return ""
+        node = self.of_node(pod.node)
+        enabled = [s for s in node.enabled_strategies if s in FOR_LOAD]
+        acting = [s for s in enabled if node.mode_of(s).mode is Mode.ACT]
+        said = [self.rules.mode_of(strategy, node, namespace).mode for strategy in acting]
+        return namespace.words if said and Mode.ACT not in said else ""
+
+    def gives_to_others(self, name: NodeName) -> bool:
+        """Tell whether a node makes room for others: not if its pool waits or only observes."""
+        node = self.of_node(name)
+        if node.pool is None:
+            return True
+        said = {node.pool.modes.get(s) for s in node.enabled_strategies if s in FOR_LOAD}
+        return said != {Mode.OBSERVE} and next_opening(node.schedule, self._now_s) is None
