@@ -21,7 +21,8 @@ import argparse
 import gc
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -48,9 +49,11 @@ from common.config import RebalancerConfiguration, Strategy
 from common.fit import FitIndex, World
 from common.kube.timestamps import parse_time
 from common.load import Belief, LoadTracker, LoadView
+from rebalancer.__main__ import GC_THRESHOLDS
 from rebalancer.decision import Decider
 from rebalancer.planner import Plan, make_plan
 from rebalancer.planner.bounds import lower_bound
+from rebalancer.planner.fingerprint import Fingerprints
 from rebalancer.solver import solve
 from rebalancer.strategies import ClusterView
 
@@ -59,6 +62,7 @@ T = TypeVar("T")
 PER_NODE = 30
 LIMIT_S, STEADY_S = 10.0, 0.3
 CYCLES = 5
+_FINGERPRINTS = Fingerprints()
 
 _HEAD = (
     f"{'nodes':>6} {'pods':>7} {'case':18} {'assess':>7} {'plan':>7} {'memory':>8} "
@@ -163,10 +167,12 @@ def measure(found: Crowd, snapshot: Snapshot, index: FitIndex, *, spread: bool =
     now_s = parse_time(STAMP) + 3600.0
     load = _load(found, snapshot, now_s)
     cluster = ClusterView(snapshot, load, _config(spread), now_s, World(snapshot, index))
-    gc.collect()
-    _reset_peak()
-    assess_s, demand = _cpu(lambda: demand_of(cluster))
-    plan_s, plan = _cpu(lambda: make_plan(replace(demand, solve=solve)))
+    with _collecting_as_the_program():
+        _reset_peak()
+        assess_s, demand = _cpu(lambda: demand_of(cluster))
+        plan_s, plan = _cpu(
+            lambda: make_plan(replace(demand, solve=solve, fingerprints=_FINGERPRINTS))
+        )
     return Measured(plan, assess_s, plan_s, memory_mb("VmHWM"))
 
 
@@ -178,11 +184,23 @@ def _steady_s(found: Crowd, snapshot: Snapshot) -> float:
     first = decider.decide(belief, now_s)
     if first.assessment.goals:
         raise SystemExit(f"there is something to do: {first.assessment.goals[:3]}")
+    with _collecting_as_the_program():
+        seconds, _ = _cpu(lambda: [decider.decide(belief, now_s + n) for n in range(CYCLES)])
+    return seconds / CYCLES
+
+
+@contextmanager
+def _collecting_as_the_program() -> Iterator[None]:
+    """Let the garbage collector work as in the rebalancer, which freezes what it has read."""
+    before = gc.get_threshold()
     gc.collect()
     gc.freeze()
-    seconds, _ = _cpu(lambda: [decider.decide(belief, now_s + n) for n in range(CYCLES)])
-    gc.unfreeze()
-    return seconds / CYCLES
+    gc.set_threshold(*GC_THRESHOLDS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 def _load(found: Crowd, snapshot: Snapshot, now_s: float) -> LoadView:

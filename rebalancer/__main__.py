@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 from typing import Final
 
@@ -54,6 +55,10 @@ def _console_port(text: str) -> int | ConsolePort:
     return ConsolePort.OFF if text == "off" else port(text)
 
 
+GC_THRESHOLDS: Final = (20_000, 20, 20)
+"""A plan for a large cluster makes many objects and few reference cycles. With the default
+thresholds the collector scans all of the former again and again."""
+
 PROGRAM: Final = Program(
     name="rebalancer",
     summary="Keeps nodes level: moves the fewest pods that bring them within their limits.",
@@ -65,4 +70,5 @@ PROGRAM: Final = Program(
 )
 
 if __name__ == "__main__":
+    gc.set_threshold(*GC_THRESHOLDS)
     sys.exit(main(PROGRAM))

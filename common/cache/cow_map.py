@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, ValuesView
 from itertools import chain
 from types import MappingProxyType
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar, overload
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 G = TypeVar("G", bound=Hashable)
+D = TypeVar("D")
 
 _PARTS: Final = 1024
 _MASK: Final = _PARTS - 1
@@ -33,6 +34,17 @@ class FrozenCowMap(Mapping[K, V]):
 
     def __getitem__(self, key: K) -> V:
         return self._parts[hash(key) & _MASK][key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._parts[hash(key) & _MASK]
+
+    # A mapping's own `get` raises and catches an error for each key that is missing.
+    @overload
+    def get(self, key: K, default: None = None, /) -> V | None: ...
+    @overload
+    def get(self, key: K, default: V | D, /) -> V | D: ...
+    def get(self, key: K, default: V | D | None = None, /) -> V | D | None:
+        return self._parts[hash(key) & _MASK].get(key, default)
 
     def __iter__(self) -> Iterator[K]:
         return chain.from_iterable(filter(None, self._parts)) if self._length else iter(())

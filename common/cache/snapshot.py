@@ -101,7 +101,10 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     def workload(self, wanted: ControllerId | None) -> WorkloadRecord | None:
         """Return a controller if it exists: of this kind, in this namespace."""
         found = self.workloads.get(wanted.uid) if wanted is not None else None
-        return found if found is not None and found.controller_id == wanted else None
+        if found is None or wanted is None:
+            return None
+        same = found.kind == wanted.kind and found.namespace == wanted.namespace
+        return found if same else None
 
     def controller(self, pod: PodRecord) -> WorkloadRecord | None:
         """Return the controller that replaces this pod, if it exists and we read its kind."""

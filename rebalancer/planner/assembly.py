@@ -19,11 +19,12 @@ from rebalancer.planner.bounds import lower_bound
 from rebalancer.planner.cycle import cut
 from rebalancer.planner.draft import Draft
 from rebalancer.planner.explain import Explainer
-from rebalancer.planner.instance import Floats
+from rebalancer.planner.instance import Flags, Floats, Ints
 from rebalancer.planner.movable import Movable
 from rebalancer.planner.ordering import Step
-from rebalancer.planner.plan import Bound, Level, Move, NodePlan, Plan
-from rebalancer.planner.problem import Problem
+from rebalancer.planner.plan import NO_BOUND, Bound, Level, Move, NodePlan, Plan
+from rebalancer.planner.problem import Problem, Reaches
+from rebalancer.planner.reach import Reach
 from rebalancer.refusals import Refusal
 
 
@@ -56,9 +57,7 @@ class _Assembly:
     def __init__(self, problem: Problem, outcome: Outcome) -> None:
         self._problem = problem
         self._outcome = outcome
-        self._counts: dict[int, int] = {}
-        """How many nodes a kind of pods could ever run on."""
-        self._kept = outcome.draft.fitting.kept_domains()
+        self._reach = Reach(problem, outcome.draft.fitting)
 
     def plan(self) -> Plan:
         problem, draft = self._problem, self._outcome.draft
@@ -87,36 +86,28 @@ class _Assembly:
         )
 
     def _bound(self, missed: Collection[Goal]) -> Bound:
-        instance = self._problem.instance(self._goes_anywhere)
-        return lower_bound(instance, self._problem.goals, excluded=missed)
+        goals, evictions = self._problem.goals, len(self._outcome.draft.moves)
+        if len(missed) == len(goals):
+            return NO_BOUND
+        found = lower_bound(self._problem.instance(self._reaches()), goals, excluded=missed)
+        if found.evictions >= evictions:
+            return found  # no other argument can prove more
+        instance = self._problem.instance(self._reaches(domains=True))
+        return lower_bound(instance, goals, excluded=missed)
 
     def _bound_for_all(self, missed: Collection[Goal], met: Bound) -> Bound:
         # A plan that meets more goals may have to move pods of higher priorities for these.
-        instance = self._problem.instance(self._goes_anywhere, missed)
+        instance = self._problem.instance(self._reaches(domains=True), missed)
         found = lower_bound(instance, self._problem.goals)
         # Whatever meets all goals meets those that are met, and takes as much for it.
         return found if found.evictions >= met.evictions else met
 
-    def _goes_anywhere(self, m: Movable) -> bool:
-        """Tell whether a pod that has to go for a ceiling could run on any other node, ever.
+    def _reaches(self, *, domains: bool = False) -> Reaches:
+        def reaches(pods: Sequence[Movable]) -> tuple[Flags, Ints]:
+            kinds = self._reach.kinds(pods, domains=domains)
+            return self._reach.allowed, kinds
 
-        Selectors, taints, node affinity and level domains of a hard spread are certain; what else
-        other pods have against it is not, because they may move too.
-        """
-        problem, fitting = self._problem, self._outcome.draft.fitting
-        if not isinstance(problem.goal_of(m.row), AtMost):
-            return True
-        possible = fitting.ever_possible(m)
-        kept = self._kept.of(m, fitting.candidate(m))
-        if kept is not None:
-            others = possible & problem.takes & kept
-            others[m.row] = False
-            return bool(others.any())
-        # Pods of the same kind share the object, which is kept.
-        count = self._counts.get(id(possible))
-        if count is None:
-            count = self._counts[id(possible)] = int((possible & problem.takes).sum())
-        return count > (1 if possible[m.row] and problem.takes[m.row] else 0)
+        return reaches
 
     def _moves(self) -> tuple[Move, ...]:
         chains = self._outcome.chains

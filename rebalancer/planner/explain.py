@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -14,6 +14,7 @@ from common.cluster.records import NodeName, PodRecord, PodUid
 from rebalancer.evictability import OPT_OUTS
 from rebalancer.goals import AtMost, Empty, Goal, Spread, title
 from rebalancer.planner.draft import Draft
+from rebalancer.planner.instance import Flags
 from rebalancer.planner.movable import Movable
 from rebalancer.planner.plan import OptOut, Refused, Staying, Unmet
 from rebalancer.planner.problem import Problem
@@ -41,6 +42,8 @@ class Explainer:
         self._dropped = dropped
         self._stuck: dict[Movable, Refusal | None] = {}
         self._unmet = [goal for goal in problem.goals if not draft.meets(goal)]
+        self._short = self._rows_of(self._unmet)
+        """[N] nodes that an unmet goal is about."""
 
     def unmet(self) -> tuple[Unmet, ...]:
         """Return the goals that the plan does not meet, each with the shortest reason."""
@@ -97,12 +100,12 @@ class Explainer:
     def _refused_at(self, row: int) -> Iterator[Refused]:
         problem, name = self._problem, self._problem.nodes[row]
         movable = {m.pod.uid: m for m in problem.judged(row)}
-        pods = problem.snapshot.nodes[name].pods
+        pods, most = problem.snapshot.nodes[name].pods, problem.priorities.leaving(row)
         for uid in sorted(pods, key=lambda uid: pods[uid].key):
             m = movable.get(uid)
             if m is not None and m in self._draft.moves:
                 continue
-            reasons = self._not_judged(uid, name) if m is None else (self._why_it_stays(m),)
+            reasons = self._not_judged(uid, name) if m is None else (self._why_it_stays(m, most),)
             yield Refused(pod=pods[uid].key, uid=uid, node=name, reasons=reasons)
 
     def _not_judged(self, uid: PodUid, node: NodeName) -> tuple[Refusal, ...]:
@@ -113,21 +116,25 @@ class Explainer:
             Reason.SOURCE_REFUSED.refusal(node=node, causes=_joined(given)),
         )
 
-    def _why_it_stays(self, m: Movable) -> Refusal:
+    def _why_it_stays(self, m: Movable, most: float) -> Refusal:
         if m in self._dropped:
             return self._dropped[m]
-        if any(self._concerns(goal, m.row) for goal in self._unmet):
+        if self._short[m.row]:
             node = self._problem.nodes[m.row]
             return self._stuck.get(m) or Reason.GOAL_UNMET.refusal(node=node)
-        most = self._problem.priorities.leaving(m.row)
         if m.priority > most:
             return Reason.HIGHER_PRIORITY.refusal(priority=m.priority, most=int(most))
         return NOT_NEEDED
 
-    def _concerns(self, goal: Goal, row: int) -> bool:
-        if isinstance(goal, Spread):
-            return bool(self._problem.inside(goal)[row])
-        return self._problem.row_of[goal.node] == row
+    def _rows_of(self, goals: Iterable[Goal]) -> Flags:
+        problem = self._problem
+        found = np.zeros(len(problem.nodes), dtype=np.bool_)
+        for goal in goals:
+            if isinstance(goal, Spread):
+                found |= problem.inside(goal)
+            else:
+                found[problem.row_of[goal.node]] = True
+        return found
 
     def _why_and_who(self, goal: Goal) -> Refusal:
         why, found = self._why(goal), self._opted_out(goal)

@@ -29,9 +29,12 @@ from common.cluster.records import NodeName, PodRecord, PodUid
 from common.cluster.resources import NOTHING, Resources
 from common.cluster.selectors import Selector
 from common.cluster.shapes import PodShape, Spread
+from common.cluster.storage import VolumeRecord
 from common.cluster.tolerations import tolerated
 from common.fit import Arrive, Candidate, Change, Leave, Terminate, World, replacement
 from common.fit.predicates.topology_spread import constraint_selector
+from common.fit.predicates.volume_binding import VOLUME_BINDING
+from common.fit.predicates.volume_zone import VOLUME_ZONE, ZONE_LABELS
 from rebalancer.planner.instance import Flags, Ints
 from rebalancer.planner.kept_domains import KeptDomains
 from rebalancer.planner.movable import Movable
@@ -104,6 +107,9 @@ class Fitting:
         self._ties: dict[tuple[int, int, int], Ties] = {}
         self._skews: dict[int, tuple[int, ...]] = {}
         self._lines: dict[Resources, Lines] = {}
+        self._asked_of: dict[int, Lines] = {}
+        self._held_of: dict[int, Lines] = {}
+        self._ties_of: dict[int, Ties] = {}
         self._room: tuple[Ints, Ints] | None = None
         self.reachable: dict[Hashable, bool] = {}
         """Whether pods of a kind could run on any other node; kept for the drafts."""
@@ -128,11 +134,17 @@ class Fitting:
 
     def lines(self, m: Movable) -> Lines:
         """Return what the replacement asks for, by line of the room book."""
-        return self._by_line(self.candidate(m).shape.requests)
+        found = self._asked_of.get(m.number)
+        if found is None:
+            found = self._asked_of[m.number] = self._by_line(self.candidate(m).shape.requests)
+        return found
 
     def held(self, m: Movable) -> Lines:
         """Return what the pod holds where it is, by line of the room book."""
-        return self._by_line(m.pod.shape.requests)
+        found = self._held_of.get(m.number)
+        if found is None:
+            found = self._held_of[m.number] = self._by_line(m.pod.shape.requests)
+        return found
 
     def _by_line(self, amounts: Resources) -> Lines:
         found = self._lines.get(amounts)
@@ -159,14 +171,19 @@ class Fitting:
                     free[line, row] -= amount
         return free, places
 
-    @_naming_the_pod
     def has_ties(self, m: Movable) -> bool:
         """Tell whether other pods decide where this one may run."""
         return self._key(m) is None
 
-    @_naming_the_pod
     def ties(self, m: Movable) -> Ties:
         """Return what ties a pod and its replacement to others."""
+        found = self._ties_of.get(m.number)
+        if found is None:
+            found = self._ties_of[m.number] = self._found_ties(m)
+        return found
+
+    @_naming_the_pod
+    def _found_ties(self, m: Movable) -> Ties:
         candidate = self.candidate(m)
         key = (id(candidate), id(m.pod.labels), id(m.pod.shape))
         if key not in self._ties:
@@ -195,23 +212,57 @@ class Fitting:
     @_naming_the_pod
     def ever_possible(self, m: Movable) -> Flags:
         """Return where the replacement could run if all other pods were elsewhere, room aside."""
-        shape = self.candidate(m).shape
-        key = _static_key(shape)
+        key = self.lasting_key(m)
         if key not in self._alone:
-            bare = msgspec.structs.replace(
-                shape,
-                requests=NOTHING,
-                affinity=(),
-                anti_affinity=(),
-                spread=(),
-                host_ports=(),
-                claims=(),
-                ephemeral_claims=(),
-                disks=(),
-            )
-            alone = msgspec.structs.replace(self.candidate(m), shape=bare, labels={})
-            self._alone[key] = self.world.mask(alone)[self._rows]
+            self._alone[key] = self._reached_alone(m)
         return self._alone[key]
+
+    @_naming_the_pod
+    def lasting_key(self, m: Movable) -> Hashable:
+        """Return what all pods have in common that could run on the same nodes at any time."""
+        shape = self._lasting_shape(m)
+        return _static_key(shape), frozenset(map(_place_key, self._volumes(m, shape).values()))
+
+    def _lasting_shape(self, m: Movable) -> PodShape:
+        # The replacement of any other pod has its shape, except for what it requests.
+        return self.candidate(m).shape if m.stateful else m.pod.shape
+
+    def _volumes(self, m: Movable, shape: PodShape) -> dict[str, VolumeRecord]:
+        """Return the volumes that the replacement will have for certain, by claim."""
+        snapshot, found = self.world.snapshot, {}
+        for name in shape.claims:
+            claim = snapshot.claims.get(f"{m.pod.namespace}/{name}")
+            usable = claim is not None and claim.phase != "Lost" and claim.deleted_s is None
+            volume = snapshot.volumes.get(claim.volume) if claim is not None else None
+            if claim is not None and claim.bound and usable and volume is not None:
+                found[name] = volume
+        return {name: volume for name, volume in found.items() if not volume.in_tree}
+
+    def _reached_alone(self, m: Movable) -> Flags:
+        shape = self._lasting_shape(m)
+        bare = msgspec.structs.replace(
+            shape,
+            requests=NOTHING,
+            affinity=(),
+            anti_affinity=(),
+            spread=(),
+            host_ports=(),
+            claims=(),
+            ephemeral_claims=(),
+            disks=(),
+        )
+        alone = msgspec.structs.replace(self.candidate(m), shape=bare, labels={})
+        found: Flags = self.world.mask(alone)[self._rows]
+        claims = tuple(self._volumes(m, shape))
+        if claims:
+            mounted = msgspec.structs.replace(bare, claims=claims)
+            question = self.world.ask(msgspec.structs.replace(alone, shape=mounted))
+            question.seek()
+            for predicate in (VOLUME_BINDING, VOLUME_ZONE):
+                allowed = predicate.allow(question)
+                if allowed is not None:
+                    found = found & allowed[self._rows]
+        return found
 
     def kept_domains(self) -> KeptDomains:
         """Return who answers which pods cannot leave their domains."""
@@ -332,6 +383,7 @@ class Fitting:
             self._keys[m.number] = self._found_key(m)
         return self._keys[m.number]
 
+    @_naming_the_pod
     def _found_key(self, m: Movable) -> Hashable | None:
         candidate = self.candidate(m)
         shape = candidate.shape
@@ -358,6 +410,11 @@ def _static_key(shape: PodShape) -> Hashable:
         shape.inline_drivers,
         shape.resource_claims,
     )
+
+
+def _place_key(volume: VolumeRecord) -> Hashable:
+    """Return what decides which nodes a volume can be used on."""
+    return volume.nodes, tuple(volume.labels.get(label, "") for label in ZONE_LABELS)
 
 
 def departure(m: Movable) -> tuple[Change, ...]:

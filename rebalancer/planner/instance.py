@@ -47,14 +47,28 @@ class Instance:
     """[P, R] what the pod uses."""
     allowed: Flags
     """[P, N] nodes where the pod's replacement could run as the cluster is now; its own node
-    is always False. An over-estimate is fine for bounds, never an under-estimate."""
+    does not count. An over-estimate is fine for bounds, never an under-estimate."""
     empty: Flags
     """[N] has to be emptied."""
+    kinds: Ints | None = None
+    """[P] the row of `allowed` that is the pod's, where pods that are alike share one: in a
+    large cluster a row for each would take gigabytes."""
 
     @property
     def percent(self) -> Floats:
         """[N, R] utilization now."""
         return 100.0 * self.load / self.capacity
+
+    def may_run(self, pods: Ints, rows: Ints) -> Flags:
+        """[pods, rows] tell which of these pods could run on which of these nodes."""
+        kinds = pods if self.kinds is None else self.kinds[pods]
+        return self.allowed[np.ix_(kinds, rows)] & (self.at[pods][:, None] != rows)
+
+    def may_leave(self) -> Flags:
+        """[P] tell which pods could run on a node that takes pods, other than their own."""
+        kinds = np.arange(len(self.at)) if self.kinds is None else self.kinds
+        others = self.allowed & self.takes
+        return np.asarray(others.sum(axis=1)[kinds] > others[kinds, self.at])
 
 
 TOLERANCE: Final = 1e-6
@@ -64,7 +78,7 @@ TOLERANCE: Final = 1e-6
 def movable(instance: Instance) -> Flags:
     """[P] pods that a plan can move at all: their node gives, and some node could take them."""
     leaves = instance.gives | instance.empty
-    return np.asarray(leaves[instance.at] & instance.allowed.any(axis=1))
+    return np.asarray(leaves[instance.at] & instance.may_leave())
 
 
 def unlisted(instance: Instance) -> Flags:

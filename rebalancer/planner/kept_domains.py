@@ -12,7 +12,7 @@ first and make the domains uneven.
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Iterable
 
 from common.cluster.shapes import Spread
 from common.fit.candidate import Candidate
@@ -20,6 +20,7 @@ from common.fit.index.arrays import Flags, Ints
 from common.fit.predicates.topology_spread import Spreading, spreadings
 from common.fit.world import World
 from rebalancer.planner.movable import Movable
+from rebalancer.planner.resources import some
 
 
 class KeptDomains:
@@ -30,16 +31,25 @@ class KeptDomains:
         self._world = world
         self._rows = rows
         self._level: dict[int, tuple[Candidate, list[Ints]]] = {}
+        self._domains: dict[str, Ints] = {}
 
-    def of(self, m: Movable, candidate: Candidate) -> Flags | None:
-        """Return the nodes of the domains that the pod cannot leave; None if it can."""
-        if not any(map(_is_strict, candidate.shape.spread)):
-            return None
-        kept: Flags | None = None
-        for domain_of in self._levels(m, candidate):
-            here = np.asarray(domain_of == domain_of[m.row])
-            kept = here if kept is None else kept & here
-        return kept
+    def hold(self, m: Movable, candidate: Candidate, allowed: Flags) -> bool:
+        """Tell whether a pod cannot move: its domains, which it cannot leave, have no other node.
+
+        `allowed` are the nodes where it could run otherwise.
+        """
+        keys = [each.topology_key for each in candidate.shape.spread if _is_strict(each)]
+        # Most domains have other nodes: then it does not matter whether they are level.
+        if not keys or _others(m, allowed, map(self._domain_of, keys)):
+            return False
+        levels = self._levels(m, candidate)
+        return bool(levels) and not _others(m, allowed, levels)
+
+    def _domain_of(self, key: str) -> Ints:
+        found = self._domains.get(key)
+        if found is None:
+            found = self._domains[key] = self._world.index.facts.column(key).ids[self._rows]
+        return found
 
     def _levels(self, m: Movable, candidate: Candidate) -> list[Ints]:
         """Return the domain of each node, for each constraint that keeps pods in theirs."""
@@ -69,6 +79,15 @@ class KeptDomains:
             for each in replicas
             if not (each.terminating or each.finished) and each.node
         )
+
+
+def _others(m: Movable, allowed: Flags, domains: Iterable[Ints]) -> bool:
+    """Tell whether a pod is allowed on another node that is in all of its domains."""
+    found = allowed.copy()
+    found[m.row] = False
+    for domain_of in domains:
+        found &= domain_of == domain_of[m.row]
+    return some(found)
 
 
 def _is_strict(constraint: Spread) -> bool:

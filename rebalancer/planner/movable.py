@@ -12,7 +12,7 @@ from common.api.contract import DELETION_COST
 from common.cache.snapshot import NodeView
 from common.cluster.records import ControllerId, PodRecord
 from rebalancer.planner.instance import Floats
-from rebalancer.planner.resources import amounts
+from rebalancer.planner.resources import Amounts, amounts
 
 Cost = tuple[float, float, float, float, float, float]
 """Smaller is better: priority, whether it stays within its request, what a restart takes,
@@ -66,14 +66,14 @@ class Movable(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         return self.pod.owner is not None and self.pod.owner.kind == "StatefulSet"
 
 
-def keeps_to_its_request(pod: PodRecord, load: Floats, axes: Iterable[int]) -> bool:
+def keeps_to_its_request(pod: PodRecord, load: Amounts, axes: Iterable[int]) -> bool:
     """Tell whether a pod uses no more than it requests of these resources.
 
     A pod without requests uses more than that; the kubelet ranks by the same question
     (exceedMemoryRequests in pkg/kubelet/eviction/helpers.go).
     """
     asked = amounts(pod.requests)
-    return all(float(load[axis]) <= WITHIN * asked[axis] for axis in axes)
+    return all(load[axis] <= WITHIN * asked[axis] for axis in axes)
 
 
 def disruption(pod: PodRecord, there: NodeView, moved_s: float = 0.0, *, within: bool) -> Cost:
@@ -96,6 +96,8 @@ def _preferred(pod: PodRecord, there: NodeView) -> float:
     Of other pods only those on its own node count: farther ones may stay within reach.
     """
     node, shape = there.node, pod.shape
+    if not (shape.preferred_nodes or shape.preferred_affinity):
+        return 0.0
     found = sum(w.weight for w in shape.preferred_nodes if w.term.matches(node.labels, node.name))
     others = (
         [q for q in there.pods.values() if q.uid != pod.uid] if shape.preferred_affinity else ()
@@ -109,6 +111,8 @@ def _preferred(pod: PodRecord, there: NodeView) -> float:
 
 def _deletion_cost(pod: PodRecord) -> float:
     # Invalid values count as none (getPodDeletionCost in pkg/apis/core/v1/helper).
-    text = pod.annotations.get(DELETION_COST, "0")
+    text = pod.annotations.get(DELETION_COST)
+    if text is None:
+        return 0.0
     known = len(text) <= _COST_DIGITS and text.isascii() and text.removeprefix("-").isdecimal()
     return float(text) if known else 0.0

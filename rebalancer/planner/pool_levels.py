@@ -8,7 +8,7 @@ what is level already: pools that were level before, and windows that were reach
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -58,6 +58,8 @@ class Levels:
         self.problem = draft.problem
         self.percent: Floats = draft.percent()
         self._points: Floats = 100.0 / draft.problem.capacity
+        self._ends: dict[tuple[int, int], tuple[float, float]] = {}
+        """The lowest and highest level of pools since the last move."""
 
     def put(self, m: Movable, row: int) -> None:
         """Move a pod to a node."""
@@ -89,14 +91,42 @@ class Levels:
         found: Floats = self.percent[:, axis][rows] + m.load[axis] * self._points[:, axis][rows]
         return found
 
-    def gap(self, goal: Spread, percent: Floats | None = None) -> float:
+    def gap(self, goal: Spread) -> float:
         """Return by how much the highest node is above the lowest, or above the others' mean."""
-        levels = (self.percent if percent is None else percent)[:, AXES[goal.dimension]]
+        if goal.fill_low and self.problem.rows(goal).size > 1:
+            lowest, highest = self.ends(goal)
+            return highest - lowest
+        levels = self.percent[:, AXES[goal.dimension]]
         return width(levels[self.problem.rows(goal)], fill_low=goal.fill_low)
+
+    def gap_with(self, goal: Spread, changed: Mapping[int, Floats]) -> float:
+        """Return the same with other levels of some nodes."""
+        axis, inside = AXES[goal.dimension], self.problem.inside(goal)
+        if goal.fill_low and self.problem.rows(goal).size > 1:
+            lowest, highest = self.ends(goal)
+            before = [float(self.percent[row, axis]) for row in changed if inside[row]]
+            # Unless one of these nodes is at an end, the ends stay where they are or move out.
+            if lowest not in before and highest not in before:
+                after = [float(changed[row][axis]) for row in changed if inside[row]]
+                return max(highest, *after) - min(lowest, *after) if after else highest - lowest
+        levels = self.percent[:, axis].copy()
+        for row, level in changed.items():
+            levels[row] = level[axis]
+        return width(levels[self.problem.rows(goal)], fill_low=goal.fill_low)
+
+    def ends(self, goal: Spread) -> tuple[float, float]:
+        """Return the lowest and the highest level of a pool."""
+        key = (id(goal.nodes), AXES[goal.dimension])
+        found = self._ends.get(key)
+        if found is None:
+            levels = self.percent[:, key[1]][self.problem.rows(goal)]
+            found = self._ends[key] = float(levels.min(initial=np.inf)), float(levels.max())
+        return found
 
     def _refresh(self, *rows: int) -> None:
         for row in rows:
             self.percent[row] = 100.0 * self.draft.load[row] / self.problem.capacity[row]
+        self._ends.clear()
 
 
 def smallest(first: Floats, second: Floats, count: int) -> Ints:
@@ -128,13 +158,14 @@ class Guard:
     def harmless(self, moves: Sequence[tuple[Movable, int]]) -> bool:
         """Tell whether pools that are level stay so, and the worst node is no worse in the end."""
         levels, problem = self._levels, self._problem
-        after = levels.percent.copy(order="K")
+        touched = sorted({row for m, target in moves for row in (m.row, target)})
+        after = {row: levels.percent[row].copy() for row in touched}
         for m, row in moves:
             after[m.row] -= 100.0 * m.load / problem.capacity[m.row]
             after[row] += 100.0 * m.load / problem.capacity[row]
-        worst = float(after[[row for _, row in moves]].max())
+        worst = max(float(after[row].max()) for _, row in moves)
         return worst <= problem.worst + EPSILON and all(
-            levels.gap(goal, after) <= max(levels.gap(goal), goal.points) + EPSILON
+            levels.gap_with(goal, after) <= max(levels.gap(goal), goal.points) + EPSILON
             for goal in self.spreads
         )
 
@@ -157,9 +188,8 @@ class Guard:
     def _staying(self, goal: Spread, m: Movable, rows: Ints) -> Flags:
         """Tell to which rows a pod can go and a pool stays as level as it may be."""
         axis, compared = AXES[goal.dimension], self._problem.inside(goal)
-        levels = self._levels.percent[:, axis][self._problem.rows(goal)]
-        lowest = float(levels.min(initial=np.inf))
-        span = float(levels.max()) - lowest
+        lowest, top = self._levels.ends(goal)
+        span = top - lowest
         if compared[m.row]:
             lowest = min(lowest, self._levels.left(m, axis))
         highest = lowest + max(goal.points, span) + EPSILON

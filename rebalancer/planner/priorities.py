@@ -148,7 +148,8 @@ class Priorities:
             excess = np.full(len(ALL_AXES), -inf)
             excess[axis] = problem.load[row, axis] - most * problem.capacity[row, axis]
             found.append(_lowest(problem.judged(row), excess))
-        return max(found, default=self.next_above(-inf))
+        # All priorities of a large cluster are slow to read.
+        return max(found) if found else self.next_above(-inf)
 
 
 def _key(goal: Goal) -> Key:

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 Judge = Callable[[PodRecord, Purpose], tuple[Refusal, ...]]
 Surges = Callable[[PodRecord, Purpose], bool]
+Reaches = Callable[[Sequence[Movable]], tuple[Flags, Ints]]
+"""[K, N] where kinds of pods could ever run, the first anywhere, and [P] of which kind pods are."""
 
 
 def _never(_: PodRecord, __: Purpose) -> bool:
@@ -262,23 +264,23 @@ class Problem:
         compared = {AXES[s.dimension] for s in self.spreads if self.inside(s)[row]}
         return tuple(sorted(compared)) or ALL_AXES
 
-    def instance(
-        self,
-        goes: Callable[[Movable], bool] = lambda _: True,
-        lifted: Collection[Goal] = (),
-    ) -> Instance:
+    def instance(self, reach: Reaches | None = None, lifted: Collection[Goal] = ()) -> Instance:
         """Return the problem as numbers only, with the pods that were judged and may leave.
 
-        For goals that are lifted, pods of any priority may.
+        For goals that are lifted, pods of any priority may. `reach` tells where pods could run;
+        without it every node counts as one where they could: that can only be too many, so the
+        bound stays valid.
 
         For the bound of a spread, pods that were not judged are listed too, as if they could
-        all be moved, unless there are very many. Every node counts as one where a pod could
-        run: that can only be too many, so the bound stays valid.
+        all be moved anywhere, unless there are very many.
         """
         most = self.priorities.everywhere(lifted)
-        judged = [m for m in self.pods if m.priority <= most[m.row] and goes(m)]
+        highest = most.tolist()
+        judged = [m for m in self.pods if m.priority <= highest[m.row]]
         others = self._not_judged(most) if self.spreads else []
         loads = rows_of_amounts([m.load for m in judged])
+        allowed, kinds = self._anywhere(judged) if reach is None else reach(judged)
+        unknown = np.zeros(sum(len(o.uids) for o in others), dtype=np.int64)
         return Instance(
             nodes=self.nodes,
             capacity=self.capacity,
@@ -289,11 +291,13 @@ class Problem:
             pods=tuple(chain((m.pod.uid for m in judged), *(other.uids for other in others))),
             at=np.concatenate([_ints([m.row for m in judged]), *(o.rows for o in others)]),
             pod_load=np.concatenate([loads, *(o.loads for o in others)]),
-            allowed=np.broadcast_to(
-                np.True_, (len(judged) + sum(len(o.uids) for o in others), len(self.nodes))
-            ),
+            allowed=allowed,
+            kinds=np.concatenate([kinds, unknown]),
             empty=self.empty,
         )
+
+    def _anywhere(self, pods: Sequence[Movable]) -> tuple[Flags, Ints]:
+        return self.all_rows[None, :], np.zeros(len(pods), dtype=np.int64)
 
     def _not_judged(self, most: Floats) -> list[_Others]:
         """Return the pods that were not judged, of priorities that may leave their nodes."""
@@ -317,30 +321,32 @@ class Problem:
     def _judged(self, row: int) -> tuple[Movable, ...]:
         purpose = Purpose.MAINTENANCE if self.empty[row] else Purpose.LOAD
         view, judge = self.snapshot.nodes[self.nodes[row]], self.demand.judge
-        found = []
+        axes, found = self.axes_of(row), []
         for uid, pod in sorted(view.pods.items()):
             refusals = judge(pod, purpose)
             if refusals:
                 self.refused[uid] = refusals
                 continue
             try:
-                found.append(self._movable(pod, row, view, purpose))
+                found.append(self._movable(pod, row, view, purpose, axes))
             except Exception as error:  # it stays, and is named; the others go on
                 self.refused[uid] = (unjudgeable(error),)
         return tuple(found)
 
-    def _movable(self, pod: PodRecord, row: int, there: NodeView, purpose: Purpose) -> Movable:
+    def _movable(
+        self, pod: PodRecord, row: int, there: NodeView, purpose: Purpose, axes: Sequence[int]
+    ) -> Movable:
         load = self.demand.cluster.load.load_of(pod)
-        used = np.array(amounts(load))
-        within = keeps_to_its_request(pod, used, self.axes_of(row))
+        used = amounts(load)
+        within = keeps_to_its_request(pod, used, axes)
         movable = Movable(
             number=len(self.pods),
             pod=pod,
             row=row,
-            load=used,
+            load=np.array(used),
             cpu_milli=load.cpu_milli,
             mem_bytes=load.mem_bytes,
-            maintenance=bool(self.empty[row]),
+            maintenance=purpose is Purpose.MAINTENANCE,
             cost=disruption(pod, there, self._moved_s(pod), within=within),
             group=pod.controller_id,
             surges=self.demand.surges(pod, purpose),

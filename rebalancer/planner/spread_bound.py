@@ -242,7 +242,7 @@ def _fill(pool: _Pool, rows: Ints, pods: Ints) -> tuple[Floats, Floats]:
     """Return per pod and node the level before it comes (infinite: it may not), and after all."""
     may = (pool.at[pods][:, None] != rows) & pool.instance.takes[rows]
     listed = pods < len(pool.instance.pods)
-    may[listed] &= pool.instance.allowed[np.ix_(pods[listed], rows)]
+    may[listed] &= pool.instance.may_run(pods[listed], rows)
     gain = 100.0 * np.where(may, pool.load[pods][:, None], 0.0) / pool.capacity[rows]
     after = pool.level[rows] + np.cumsum(gain, axis=0)
     reached = after[-1] if len(pods) else pool.level[rows]

@@ -28,7 +28,8 @@ _SUCCESSORS: Final = {
     "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
     "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
 }
-_LABELS: Final = (*_SUCCESSORS, *_SUCCESSORS.values())
+ZONE_LABELS: Final = (*_SUCCESSORS, *_SUCCESSORS.values())
+"""The labels of a volume and of nodes that are compared."""
 _SEPARATOR: Final = "__"
 
 Zones = tuple[tuple[str, frozenset[str]], ...]
@@ -54,7 +55,7 @@ def reject(ask: Question, info: NodeInfo) -> Rejections:
     wanted = ask.prefilter(zones)
     if isinstance(wanted, Rejection):
         return (wanted,)
-    if not wanted or not any(label in info.node.labels for label in _LABELS):
+    if not wanted or not any(label in info.node.labels for label in ZONE_LABELS):
         return NONE
     return NONE if all(_is_in(info.node, *zone) for zone in wanted) else _ELSEWHERE
 
@@ -70,14 +71,14 @@ def allow(ask: Question) -> Flags | None:
     for label, values in wanted:
         inside = inside & _rows_in(facts, label, values)
     zoned = np.zeros(facts.capacity, dtype=np.bool_)
-    for label in _LABELS:
+    for label in ZONE_LABELS:
         zoned |= facts.column(label).present()
     return inside | ~zoned
 
 
 def _zones_of(volume: VolumeRecord) -> list[tuple[str, frozenset[str]]]:
     found = []
-    for label in _LABELS:
+    for label in ZONE_LABELS:
         values = [v.strip() for v in volume.labels.get(label, "").split(_SEPARATOR)]
         # A label with an empty part is not understood and ignored (LabelZonesToSet).
         if all(values):
