@@ -35,6 +35,7 @@ FIXED: Final = (
     "metric_expiry",
     "clock_skew",
     "smoothing",
+    "load",
     "estimates",
 )
 """Keys whose readers are made once, at the start."""

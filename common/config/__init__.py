@@ -10,6 +10,7 @@ The reference page `docs/configuration.md` is made from the models: `python -m c
 from __future__ import annotations
 
 from common.config.choices import (
+    AggregationType,
     BarePods,
     FillLowNodes,
     Jobs,
@@ -43,9 +44,12 @@ from common.config.rebalancer import (
     TemporaryPdb,
 )
 from common.config.shared import (
+    Aggregation,
+    Aggregations,
     ClientConnection,
     Configuration,
     Estimates,
+    LoadFigures,
     LoadSettings,
     Prometheus,
     Queries,
@@ -54,6 +58,9 @@ from common.config.shared import (
 
 __all__ = [
     "KINDS",
+    "Aggregation",
+    "AggregationType",
+    "Aggregations",
     "BarePods",
     "Breaker",
     "ClientConnection",
@@ -65,6 +72,7 @@ __all__ = [
     "FillLowNodes",
     "Jobs",
     "LeaderElection",
+    "LoadFigures",
     "LoadSettings",
     "LocalStorage",
     "Maintenance",

@@ -14,9 +14,10 @@ from typing import Final, Literal, Self
 from pydantic import Field, model_validator
 
 from common.cluster import quantities as quantity
-from common.config.choices import SourceKind
+from common.config.choices import AggregationType, SourceKind
 from common.config.durations import Duration
 from common.config.values import (
+    AggregationWindow,
     Count,
     Cpu,
     Factor,
@@ -118,6 +119,47 @@ class Estimates(Settings):
         return quantity.whole(self.memory)
 
 
+class Aggregation(Settings):
+    """Which figure stands for what a node used over a while."""
+
+    type: AggregationType = Field(
+        default=AggregationType.LAST,
+        description="`last` takes the newest sample; the others the mean, or a percentile, of "
+        "what the pods that are on the node used during the window.",
+    )
+    window: AggregationWindow = Field(
+        default=Duration("15m"), description="How far back it reaches; `last` does not use it."
+    )
+
+    @property
+    def is_last(self) -> bool:
+        return self.type is AggregationType.LAST
+
+    def __str__(self) -> str:
+        return "now" if self.is_last else f"{self.type.value} of {self.window}"
+
+
+class Aggregations(Settings):
+    """Which figures nodes are judged by."""
+
+    ceilings: Aggregation = Field(
+        default=Aggregation(),
+        description="By which figure a node counts as above its ceiling, and nodes are compared.",
+    )
+    targets: Aggregation = Field(
+        default=Aggregation(),
+        description="By which figure a node has room for more pods, for moves and for scores.",
+    )
+
+
+class LoadFigures(Settings):
+    """How samples become the figures that nodes are judged by."""
+
+    aggregation: Aggregations = Field(
+        default=Aggregations(), description="Which figures nodes are judged by."
+    )
+
+
 class LoadSettings(Settings):
     """What a node's load is, and when it is too high."""
 
@@ -156,6 +198,10 @@ class LoadSettings(Settings):
     smoothing: Wait = Field(
         default=Duration("60s"),
         description="Time in which a pod's smoothed usage follows most of a change.",
+    )
+    load: LoadFigures = Field(
+        default=LoadFigures(),
+        description="How samples become the figures that nodes are judged by.",
     )
     estimates: Estimates = Field(
         default=Estimates(), description="What a pod is expected to use before it is measured."

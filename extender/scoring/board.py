@@ -277,9 +277,10 @@ def _column(
     if load is None or allocatable.cpu_milli <= 0 or allocatable.mem_bytes <= 0:
         return _NOTHING
     per_cpu_milli, per_mem_byte = 1.0 / allocatable.cpu_milli, 1.0 / allocatable.mem_bytes
+    used = load.room
     return (
-        (load.cpu_milli + new.cpu_milli) * per_cpu_milli * 100.0 / config.cpu_threshold,
-        (load.mem_bytes + new.mem_bytes) * per_mem_byte * 100.0 / config.memory_threshold,
+        (used.cpu_milli + new.cpu_milli) * per_cpu_milli * 100.0 / config.cpu_threshold,
+        (used.mem_bytes + new.mem_bytes) * per_mem_byte * 100.0 / config.memory_threshold,
         requested.cpu_milli * per_cpu_milli,
         requested.mem_bytes * per_mem_byte,
         per_cpu_milli,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from common.cluster.records import NodeName
+from common.config import Aggregation
 from common.config import Strategy as StrategyName
 from common.load import NodeLoad
 from rebalancer.goals import MARGIN, AtMost, Ceiling, Dimension, Goal
@@ -24,8 +25,9 @@ class ResourceOptimization:
     for_load: ClassVar[bool] = True
 
     def goals(self, cluster: ClusterView, parts: Participation) -> Sequence[Goal]:
+        figure = cluster.config.load.aggregation.ceilings
         return [
-            at_most(load, parts.ceilings[name], broken)
+            at_most(load, parts.ceilings[name], broken, figure)
             for name, load in sorted(cluster.load.nodes.items())
             if name not in parts.sources_refused and (broken := above(load, parts.ceilings[name]))
         ]
@@ -51,16 +53,22 @@ def _some(names: Sequence[NodeName]) -> str:
 
 def above(load: NodeLoad, ceiling: Ceiling) -> tuple[Dimension, ...]:
     """Return the resources that are above the ceiling by more than the margin, the worst first."""
-    if load.cpu_percent <= ceiling.cpu_percent and load.mem_percent <= ceiling.mem_percent:
-        return ()  # nearly all nodes; the settled levels are never higher
+    if all(percent(load, d) <= ceiling.of(d) for d in Dimension):
+        return ()  # nearly all nodes
     excess = {d: percent(load, d) - ceiling.of(d) for d in Dimension}
     return tuple(sorted((d for d in Dimension if excess[d] > MARGIN), key=lambda d: -excess[d]))
 
 
-def at_most(load: NodeLoad, ceiling: Ceiling, broken: tuple[Dimension, ...]) -> AtMost:
-    """Return the goal for a node that is above its ceiling in some resources."""
+def at_most(
+    load: NodeLoad, ceiling: Ceiling, broken: tuple[Dimension, ...], figure: Aggregation
+) -> AtMost:
+    """Return the goal for a node that is above its ceiling in some resources.
+
+    `figure` says over what time it was judged.
+    """
+    over = "" if figure.is_last else f"{figure}, "
     used = " and ".join(
-        f"{percent(load, d):.0f} % {d.label} (allowed {ceiling.of(d):g} %, {_KEYS[d]})"
+        f"{percent(load, d):.0f} % {d.label} ({over}allowed {ceiling.of(d):g} %, {_KEYS[d]})"
         for d in broken
     )
     return AtMost(

@@ -79,6 +79,12 @@ BESIDE: dict[str, Any] = {
     "apiVersion": "evenkeel.io/v1alpha1",
     "clockSkew": "30s",
     "smoothing": "60s",
+    "load": {
+        "aggregation": {
+            "ceilings": {"type": "last", "window": "15m"},
+            "targets": {"type": "last", "window": "15m"},
+        },
+    },
     "estimates": {
         "cpuOfRequest": 0.85,
         "memoryOfRequest": 0.7,
