@@ -36,6 +36,7 @@ FIXED: Final = (
     "clock_skew",
     "smoothing",
     "load",
+    "pressure",
     "estimates",
 )
 """Keys whose readers are made once, at the start."""

@@ -50,6 +50,12 @@ class Queries(Settings):
     node_time: SomeText | None = Field(
         default=None, description="When the node was last scraped, as Unix time in seconds."
     )
+    node_cpu_pressure: SomeText | None = Field(
+        default=None, description="Percent of time that tasks waited for CPU, per node."
+    )
+    node_memory_pressure: SomeText | None = Field(
+        default=None, description="Percent of time that tasks waited for memory, per node."
+    )
     pod_cpu: SomeText | None = Field(
         default=None, description="Cores used, per `namespace` and `pod`."
     )
@@ -152,6 +158,21 @@ class Aggregations(Settings):
     )
 
 
+class Pressure(Settings):
+    """How long tasks may wait for a resource (PSI), whatever a node uses of it."""
+
+    cpu: Percent | None = Field(
+        default=None,
+        description="A node where tasks wait for CPU for more than this percentage of time is "
+        "relieved and takes no pods. Not judged by default.",
+    )
+    memory: Percent | None = Field(default=None, description="The same for memory.")
+
+    @property
+    def is_judged(self) -> bool:
+        return self.cpu is not None or self.memory is not None
+
+
 class LoadFigures(Settings):
     """How samples become the figures that nodes are judged by."""
 
@@ -203,6 +224,11 @@ class LoadSettings(Settings):
         default=LoadFigures(),
         description="How samples become the figures that nodes are judged by.",
     )
+    pressure: Pressure = Field(
+        default=Pressure(),
+        description="How long tasks may wait for a resource (PSI), whatever a node uses of it; "
+        "only for `usageSource: prometheus`.",
+    )
     estimates: Estimates = Field(
         default=Estimates(), description="What a pod is expected to use before it is measured."
     )
@@ -211,6 +237,10 @@ class LoadSettings(Settings):
     def _source_and_block_agree(self) -> Self:
         if self.usage_source is SourceKind.PROMETHEUS and self.prometheus is None:
             raise broken_rule("prometheus needs a prometheus block with a url", "usageSource")
+        if self.usage_source is not SourceKind.PROMETHEUS and self.pressure.is_judged:
+            raise broken_rule(
+                "pressure is read from Prometheus: set usageSource: prometheus", "pressure"
+            )
         if self.usage_source is SourceKind.AUTO and self.prometheus is not None:
             raise broken_rule(
                 "usageSource: auto never queries Prometheus: set usageSource: prometheus",

@@ -31,7 +31,7 @@ from common.load.roster import Roster, find_rows, roster_after
 from common.load.values import Load
 from common.load.view import Judgement, LoadView, judge_measured, judge_requested
 from common.usage.columns import UsageColumns
-from common.usage.source import Sample
+from common.usage.source import NO_PRESSURE, Sample
 
 NO_PREDECESSORS: Final[Mapping[PodUid, Load]] = MappingProxyType({})
 
@@ -85,10 +85,11 @@ class LoadTracker:
             trackers[name] = tracker
             self._update_pods(view, tracker, now_s)
             usage = sample.nodes.get(name)
+            tracker.pressure = sample.pressures.get(name, NO_PRESSURE)
             residual = partial(residuals.of, place)
             news = usage is not None and tracker.take(usage, limits[place], residual)
             measured.append(news)
-            if news or fresh[place] or self._past is not None:
+            if news or fresh[place] or sample.pressures or self._past is not None:
                 self._judgements.pop(name, None)
         self._remember(trackers.values(), measured, now_s)
         self._trackers = trackers

@@ -10,6 +10,7 @@ import msgspec
 
 from common.api.contract import Unknown
 from common.cluster.records import NodeName, PodUid
+from common.usage.source import NO_PRESSURE, NodePressure
 
 
 class Basis(Enum):
@@ -85,6 +86,8 @@ class NodeLoad(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     why: Unknown | None = None
     """Why the node is unknown; None when it is known."""
     sample_end_s: float | None = None
+    pressure: NodePressure = NO_PRESSURE
+    """For how long its tasks waited; not corrected by pods, and so late after each move."""
     ceilings_shift: Load = Load(0.0, 0.0)
     """By how much the figure for ceilings (`load.aggregation`) is above now, settled."""
     targets_shift: Load = Load(0.0, 0.0)

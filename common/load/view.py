@@ -167,6 +167,7 @@ def judge_measured(
             why=why,
             sample_end_s=tracker.usage.end_s,
             differences=found.differences,
+            pressure=tracker.pressure,
         )
         if past is not None:
             load, shares = _aggregated(load, view, past, estimator, freshness.now_s)

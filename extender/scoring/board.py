@@ -278,14 +278,22 @@ def _column(
         return _NOTHING
     per_cpu_milli, per_mem_byte = 1.0 / allocatable.cpu_milli, 1.0 / allocatable.mem_bytes
     used = load.room
+    cpu = (used.cpu_milli + new.cpu_milli) * per_cpu_milli * 100.0 / config.cpu_threshold
     return (
-        (used.cpu_milli + new.cpu_milli) * per_cpu_milli * 100.0 / config.cpu_threshold,
+        max(1.0, cpu) if _pressed(load, config) else cpu,
         (used.mem_bytes + new.mem_bytes) * per_mem_byte * 100.0 / config.memory_threshold,
         requested.cpu_milli * per_cpu_milli,
         requested.mem_bytes * per_mem_byte,
         per_cpu_milli,
         per_mem_byte,
     )
+
+
+def _pressed(load: NodeLoad, config: ExtenderConfiguration) -> bool:
+    """Tell whether tasks of a node wait too long: then it counts as being at its threshold."""
+    most, found = config.pressure, load.pressure
+    pairs = ((found.cpu_percent, most.cpu), (found.mem_percent, most.memory))
+    return any(level is not None and top is not None and level > top for level, top in pairs)
 
 
 def _newcomers(

@@ -68,7 +68,7 @@ class SampleCheck:
                 self._look.load.nodes[goal.node],
                 goal.ceiling,
                 standing,
-                self._look.config.load.aggregation.ceilings,
+                self._look.config,
             )
             return msgspec.structs.replace(narrowed, strategy=goal.strategy)
         seen = max(self._counts.count(watch) for watch in watches)

@@ -79,6 +79,7 @@ BESIDE: dict[str, Any] = {
     "apiVersion": "evenkeel.io/v1alpha1",
     "clockSkew": "30s",
     "smoothing": "60s",
+    "pressure": {"cpu": None, "memory": None},
     "load": {
         "aggregation": {
             "ceilings": {"type": "last", "window": "15m"},
