@@ -10,17 +10,20 @@ import gc
 import sys
 import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from common.api.objects import Node, Pod
 from common.cache.state import ClusterState
 from common.cluster.records import NodeName
+from common.config import LoadSettings
 from common.load import LoadTracker
 from common.usage.source import Sample, Usage
+
+K = TypeVar("K", bound=str)
 
 START_S = 1_800_000_000.0
 SCHEDULED = "2026-11-16T08:00:00Z"
@@ -89,18 +92,43 @@ def _seconds(work: Callable[[], Any]) -> tuple[float, float]:
     return time.perf_counter() - began, time.process_time() - busy
 
 
-def print_memory(state: ClusterState, first: Sample, second: Sample) -> None:
+def print_memory(state: ClusterState, rounds: Sequence[Sample], settings: LoadSettings) -> None:
     """Print what the tracker itself holds after two samples, and with a view that is kept."""
     snapshot = state.snapshot()
     tracemalloc.start()
-    tracker = LoadTracker()
-    tracker.observe(first, snapshot, START_S)
-    tracker.observe(second, snapshot, START_S + 60)
+    tracker = LoadTracker(settings)
+    tracker.observe(rounds[0], snapshot, START_S)
+    tracker.observe(rounds[1], snapshot, START_S + 60)
     print(f"  {'memory of the tracker':<46} {tracemalloc.get_traced_memory()[0] / 1e6:9.1f} MB")
     view = tracker.view(snapshot, START_S + 60)
     print(f"  {'  with a view':<46} {tracemalloc.get_traced_memory()[0] / 1e6:9.1f} MB")
+    print(f"  {'  at most meanwhile':<46} {tracemalloc.get_traced_memory()[1] / 1e6:9.1f} MB")
     tracemalloc.stop()
     del view
+
+
+def print_aggregated(state: ClusterState, rounds: Sequence[Sample]) -> None:
+    """Print what figures over a window cost, those that reach back furthest."""
+    figure = {"type": "p95", "window": "60m"}
+    mean = {"type": "mean", "window": "60m"}
+    aggregation = {"ceilings": figure, "targets": mean}
+    settings = LoadSettings.model_validate({"load": {"aggregation": aggregation}})
+    print("load.aggregation: p95 for ceilings, mean for targets, of 60m")
+    tracker, snapshot = LoadTracker(settings), state.snapshot()
+    for number in range(1, 35):
+        found, now_s = rounds[number % len(rounds)], START_S + 120 * number
+        news = Sample(nodes=_later(found.nodes, now_s), pods=_later(found.pods, now_s))
+        if number < 33:
+            tracker.observe(news, snapshot, now_s)
+            continue
+        observe = partial(tracker.observe, news, snapshot, now_s)
+        timed("observe a full sample, all slots filled", observe)
+        timed("view after it", partial(tracker.view, snapshot, now_s))
+    print_memory(state, rounds, settings)
+
+
+def _later(usages: Mapping[K, Usage], end_s: float) -> dict[K, Usage]:
+    return {k: Usage(u.cpu_milli, u.mem_bytes, end_s, u.window_s) for k, u in usages.items()}
 
 
 def main(nodes: int = 5000, pods: int = 30) -> None:
@@ -127,7 +155,8 @@ def main(nodes: int = 5000, pods: int = 30) -> None:
     uids = list(later.pods)
     timed("load of every pod, one by one", lambda: [view.pod_load(uid) for uid in uids])
     timed("view when every sample is stale", lambda: tracker.view(later, now_s + 1000))
-    print_memory(state, rounds[0], rounds[1])
+    print_memory(state, rounds, LoadSettings())
+    print_aggregated(state, rounds)
 
 
 def _change(state: ClusterState, pods: int) -> None:

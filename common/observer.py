@@ -185,6 +185,7 @@ class Observer:
                     self._client,
                     nodes=lambda: [v.node for v in self.reader.state.snapshot().nodes.values()],
                     prometheus=self._config.prometheus,
+                    pressure=self._config.pressure,
                     clock=self._clock,
                     checkpoint=self._checkpoint,
                 ) as source:

@@ -35,6 +35,8 @@ FIXED: Final = (
     "metric_expiry",
     "clock_skew",
     "smoothing",
+    "load",
+    "pressure",
     "estimates",
 )
 """Keys whose readers are made once, at the start."""

@@ -314,6 +314,7 @@ class Reason(StrEnum):
         "PendingPodFirst",
         _for_now("pod {pod} is waiting for a node and would fit there"),
     )
+    UNDER_PRESSURE = "UnderPressure", _for_now("it has {pressure}")
     STARTS_NO_PODS = (
         "StartsNoPods",
         _for_now("pods do not start there: {failures}"),

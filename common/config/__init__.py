@@ -10,6 +10,7 @@ The reference page `docs/configuration.md` is made from the models: `python -m c
 from __future__ import annotations
 
 from common.config.choices import (
+    AggregationType,
     BarePods,
     FillLowNodes,
     Jobs,
@@ -56,10 +57,14 @@ from common.config.rules import (
 )
 from common.config.schedules import Schedule, Window, next_opening
 from common.config.shared import (
+    Aggregation,
+    Aggregations,
     ClientConnection,
     Configuration,
     Estimates,
+    LoadFigures,
     LoadSettings,
+    Pressure,
     Prometheus,
     Queries,
     Reading,
@@ -69,6 +74,9 @@ __all__ = [
     "FOR_LOAD",
     "GENERAL",
     "KINDS",
+    "Aggregation",
+    "AggregationType",
+    "Aggregations",
     "BarePods",
     "Breaker",
     "ClientConnection",
@@ -82,6 +90,7 @@ __all__ = [
     "FillLowNodes",
     "Jobs",
     "LeaderElection",
+    "LoadFigures",
     "LoadSettings",
     "LocalStorage",
     "Maintenance",
@@ -95,6 +104,7 @@ __all__ = [
     "Pool",
     "PoolIndex",
     "PoolLimits",
+    "Pressure",
     "PriorityPolicy",
     "PriorityThreshold",
     "Prometheus",

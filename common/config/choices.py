@@ -93,3 +93,18 @@ class SourceKind(StrEnum):
     METRICS_SERVER = "metrics-server"
     PROMETHEUS = "prometheus"
     REQUESTS = "requests"
+
+
+class AggregationType(StrEnum):
+    """Which figure stands for what a node used over a while."""
+
+    LAST = "last"
+    MEAN = "mean"
+    P90 = "p90"
+    P95 = "p95"
+    P99 = "p99"
+
+    @property
+    def percentile(self) -> float | None:
+        """Return the percentile that it names; None if it names none."""
+        return float(self.value[1:]) if self.value[0] == "p" else None

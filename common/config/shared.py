@@ -14,10 +14,11 @@ from typing import Final, Literal, Self
 from pydantic import Field, model_validator
 
 from common.cluster import quantities as quantity
-from common.config.choices import SourceKind
+from common.config.choices import AggregationType, SourceKind
 from common.config.durations import Duration
 from common.config.pools import NamespaceRule, Pools
 from common.config.values import (
+    AggregationWindow,
     Count,
     Cpu,
     Factor,
@@ -49,6 +50,12 @@ class Queries(Settings):
     node_memory: SomeText | None = Field(default=None, description="Bytes used, per node.")
     node_time: SomeText | None = Field(
         default=None, description="When the node was last scraped, as Unix time in seconds."
+    )
+    node_cpu_pressure: SomeText | None = Field(
+        default=None, description="Percent of time that tasks waited for CPU, per node."
+    )
+    node_memory_pressure: SomeText | None = Field(
+        default=None, description="Percent of time that tasks waited for memory, per node."
     )
     pod_cpu: SomeText | None = Field(
         default=None, description="Cores used, per `namespace` and `pod`."
@@ -119,6 +126,62 @@ class Estimates(Settings):
         return quantity.whole(self.memory)
 
 
+class Aggregation(Settings):
+    """Which figure stands for what a node used over a while."""
+
+    type: AggregationType = Field(
+        default=AggregationType.LAST,
+        description="`last` takes the newest sample; the others the mean, or a percentile, of "
+        "what the pods that are on the node used during the window.",
+    )
+    window: AggregationWindow = Field(
+        default=Duration("15m"), description="How far back it reaches; `last` does not use it."
+    )
+
+    @property
+    def is_last(self) -> bool:
+        return self.type is AggregationType.LAST
+
+    def __str__(self) -> str:
+        return "now" if self.is_last else f"{self.type.value} of {self.window}"
+
+
+class Aggregations(Settings):
+    """Which figures nodes are judged by."""
+
+    ceilings: Aggregation = Field(
+        default=Aggregation(),
+        description="By which figure a node counts as above its ceiling, and nodes are compared.",
+    )
+    targets: Aggregation = Field(
+        default=Aggregation(),
+        description="By which figure a node has room for more pods, for moves and for scores.",
+    )
+
+
+class Pressure(Settings):
+    """How long tasks may wait for a resource (PSI), whatever a node uses of it."""
+
+    cpu: Percent | None = Field(
+        default=None,
+        description="A node where tasks wait for CPU for more than this percentage of time is "
+        "relieved and takes no pods. Not judged by default.",
+    )
+    memory: Percent | None = Field(default=None, description="The same for memory.")
+
+    @property
+    def is_judged(self) -> bool:
+        return self.cpu is not None or self.memory is not None
+
+
+class LoadFigures(Settings):
+    """How samples become the figures that nodes are judged by."""
+
+    aggregation: Aggregations = Field(
+        default=Aggregations(), description="Which figures nodes are judged by."
+    )
+
+
 class LoadSettings(Settings):
     """What a node's load is, and when it is too high."""
 
@@ -163,6 +226,15 @@ class LoadSettings(Settings):
         default=Duration("60s"),
         description="Time in which a pod's smoothed usage follows most of a change.",
     )
+    load: LoadFigures = Field(
+        default=LoadFigures(),
+        description="How samples become the figures that nodes are judged by.",
+    )
+    pressure: Pressure = Field(
+        default=Pressure(),
+        description="How long tasks may wait for a resource (PSI), whatever a node uses of it; "
+        "only for `usageSource: prometheus`.",
+    )
     estimates: Estimates = Field(
         default=Estimates(), description="What a pod is expected to use before it is measured."
     )
@@ -171,6 +243,10 @@ class LoadSettings(Settings):
     def _source_and_block_agree(self) -> Self:
         if self.usage_source is SourceKind.PROMETHEUS and self.prometheus is None:
             raise broken_rule("prometheus needs a prometheus block with a url", "usageSource")
+        if self.usage_source is not SourceKind.PROMETHEUS and self.pressure.is_judged:
+            raise broken_rule(
+                "pressure is read from Prometheus: set usageSource: prometheus", "pressure"
+            )
         if self.usage_source is SourceKind.AUTO and self.prometheus is not None:
             raise broken_rule(
                 "usageSource: auto never queries Prometheus: set usageSource: prometheus",

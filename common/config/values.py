@@ -37,6 +37,8 @@ _DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _DNS_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _LABEL_NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _OWNER: Final = re.compile(r"[A-Z][A-Za-z0-9]*(\.[a-z0-9][-a-z0-9.]*)?")
+SHORTEST_WINDOW_S: Final = 300.0
+LONGEST_WINDOW_S: Final = 3600.0
 _PERCENT: Final = re.compile(r"([1-9][0-9]?|100)%")
 
 
@@ -219,6 +221,12 @@ def _longer_than_nothing(value: Duration) -> Duration:
     return value
 
 
+def _aggregated(value: Duration) -> Duration:
+    if not SHORTEST_WINDOW_S <= value <= LONGEST_WINDOW_S:
+        raise ValueError(f"must be from 5m to 60m, not {value}")
+    return value
+
+
 Flag = Annotated[bool, Strict(), Says("true or false")]
 Text = Annotated[str, Strict(), Says("text")]
 SomeText = Annotated[Text, AfterValidator(_some)]
@@ -230,6 +238,9 @@ Factor = Annotated[float, Strict(), AllowInfNan(False), Gt(0), Le(100), Says("fa
 Rate = Annotated[float, Strict(), AllowInfNan(False), Gt(0), Says("number per second")]
 Span = Annotated[Duration, Says("duration")]
 Wait = Annotated[Duration, AfterValidator(_longer_than_nothing), Says("duration above 0s")]
+AggregationWindow = Annotated[
+    Duration, AfterValidator(_aggregated), Says("duration from 5m to 60m")
+]
 Port = Annotated[int, Strict(), Ge(0), Le(65_535), Says("port from 0 to 65535")]
 Pods = Annotated[int | str, PlainValidator(_pods, int | str), Says("number or share of pods")]
 ShortlistSize = Annotated[

@@ -74,6 +74,13 @@ class Histories(Mapping[PodUid, PodHistory]):
         end_s = np.where(found.end_s > latest_s, np.nan, found.end_s)
         return found._replace(end_s=end_s)
 
+    def newest(self) -> Figures:
+        """[resource, pod] the last sample of each pod; NaN where there is none."""
+        columns = self._columns
+        found = np.stack((columns.cpu_last_milli, columns.mem_last_bytes))
+        found[:, np.isnan(columns.end_s)] = np.nan
+        return found
+
     def rows_of(self, roster: Roster) -> Mapping[PodUid, int] | None:
         """Return the index in which to find the pods of a roster; None if it is the same."""
         return None if roster.rows is self._rows else self._rows

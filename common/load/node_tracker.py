@@ -22,7 +22,7 @@ from common.load.freshness import Limits, uses_nothing
 from common.load.overhead import LAG_S, Overhead
 from common.load.values import Load
 from common.usage.history import PodHistory
-from common.usage.source import Usage
+from common.usage.source import NO_PRESSURE, Usage
 
 MOVED_S: Final = 600.0
 """How long after an eviction a sample may still contain the pod: its grace, a lag, a window."""
@@ -44,7 +44,17 @@ class Departure(msgspec.Struct, frozen=True, gc=False):
 class NodeTracker:
     """Follows the samples of one node object."""
 
-    __slots__ = ("_left_s", "_pods", "departed", "overhead", "refused", "uid", "usage")
+    __slots__ = (
+        "_left_s",
+        "_pods",
+        "departed",
+        "overhead",
+        "pressure",
+        "refused",
+        "residual",
+        "uid",
+        "usage",
+    )
 
     def __init__(
         self,
@@ -60,6 +70,10 @@ class NodeTracker:
         self.refused: Unknown | None = None
         """What was wrong with the newest sample."""
         self.overhead = Overhead()
+        self.pressure = NO_PRESSURE
+        """For how long tasks waited, in the newest round."""
+        self.residual: Load | None = None
+        """What pods do not explain of the newest sample; None where that cannot be told."""
         self.departed: dict[PodUid, Departure] = {each.uid: each for each in moved}
         """Pods that left, and of which the sample may still tell."""
         self._pods = pods
@@ -106,6 +120,7 @@ class NodeTracker:
         self.departed = {u: d for u, d in self.departed.items() if d.left_s > start_s}
         # A pod that has left since may be in it.
         found = None if start_s < self._left_s else residual(node)
+        self.residual = found
         if found is not None:
             self.overhead.add(found)
         return True

@@ -11,7 +11,7 @@ estimates in it rest on older knowledge, or when time has made one of its sample
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from math import inf
 from types import MappingProxyType
@@ -21,6 +21,7 @@ from common.cache.snapshot import NodeView, Snapshot
 from common.checkpoint import Checkpoint, no_checkpoint
 from common.cluster.records import NodeName, PodUid
 from common.config import LoadSettings
+from common.load.aggregation import Past
 from common.load.estimates import Estimator
 from common.load.freshness import Freshness, Limits
 from common.load.histories import Histories, followed, no_histories
@@ -30,7 +31,7 @@ from common.load.roster import Roster, find_rows, roster_after
 from common.load.values import Load
 from common.load.view import Judgement, LoadView, judge_measured, judge_requested
 from common.usage.columns import UsageColumns
-from common.usage.source import Sample
+from common.usage.source import NO_PRESSURE, Sample
 
 NO_PREDECESSORS: Final[Mapping[PodUid, Load]] = MappingProxyType({})
 
@@ -46,6 +47,7 @@ class LoadTracker:
         self._history = no_histories()
         self._roster: Roster | None = None
         self._trackers: dict[NodeName, NodeTracker] = {}
+        self._past = _past(self._settings)
         self._judgements: dict[NodeName, Judgement] = {}
         self._estimator = Estimator(self._settings, self._history, NO_PREDECESSORS)
         self._last: LoadView | None = None
@@ -69,9 +71,10 @@ class LoadTracker:
         roster = roster_after(self._roster, snapshot, checkpoint)
         limits = [Limits(view.node, latest_s) for view in snapshot.nodes.values()]
         samples = PodSamples(UsageColumns.of(sample.pods), roster, limits, checkpoint)
-        history, fresh = self._followed(samples, roster, latest_s, checkpoint)
+        history, fresh = self._followed(samples, roster, latest_s, now_s, checkpoint)
         residuals = samples.residuals(sample.nodes)
         trackers: dict[NodeName, NodeTracker] = {}
+        measured: list[bool] = []
         moved: Mapping[NodeName, Sequence[Departure]] | None = None
         for place, (name, view) in enumerate(snapshot.nodes.items()):
             checkpoint()
@@ -82,10 +85,13 @@ class LoadTracker:
             trackers[name] = tracker
             self._update_pods(view, tracker, now_s)
             usage = sample.nodes.get(name)
+            tracker.pressure = sample.pressures.get(name, NO_PRESSURE)
             residual = partial(residuals.of, place)
             news = usage is not None and tracker.take(usage, limits[place], residual)
-            if news or fresh[place]:
+            measured.append(news)
+            if news or fresh[place] or sample.pressures or self._past is not None:
                 self._judgements.pop(name, None)
+        self._remember(trackers.values(), measured, now_s)
         self._trackers = trackers
         self._history = history
         self._roster = roster
@@ -137,7 +143,7 @@ class LoadTracker:
             tracker = None
         if tracker is not None:
             self._update_pods(view, tracker, now_s)
-        return judge_measured(view, tracker, snapshot, self._estimator, freshness)
+        return judge_measured(view, tracker, snapshot, self._estimator, freshness, self._past)
 
     def _update_pods(self, view: NodeView, tracker: NodeTracker, now_s: float) -> None:
         tracker.update_pods(view.pods, self._history, seen_s=self._updated_s, now_s=now_s)
@@ -154,7 +160,12 @@ class LoadTracker:
         return found
 
     def _followed(
-        self, samples: PodSamples, roster: Roster, latest_s: float, checkpoint: Checkpoint
+        self,
+        samples: PodSamples,
+        roster: Roster,
+        latest_s: float,
+        now_s: float,
+        checkpoint: Checkpoint,
     ) -> tuple[Histories, Sequence[bool]]:
         """Return the pods' histories with what is new, and which nodes have such pods."""
         index = self._history.rows_of(roster)
@@ -162,4 +173,27 @@ class LoadTracker:
         before = self._history.before(rows, latest_s)
         smoothing_s = self._settings.smoothing.seconds
         history, news = followed(before, samples.measured(), roster, smoothing_s)
+        if self._past is not None:
+            self._past.take_pods(rows, roster, news, history.newest(), now_s)
         return history, roster.any_on_node(news)
+
+    def _remember(
+        self, trackers: Collection[NodeTracker], measured: Sequence[bool], now_s: float
+    ) -> None:
+        """Keep what pods do not explain of the nodes' samples, for figures over a while."""
+        if self._past is None:
+            return
+        usages = (each.usage for each in trackers)
+        self._past.take_nodes(
+            [each.uid for each in trackers],
+            measured,
+            [each.residual for each in trackers],
+            [None if each is None else Load(each.cpu_milli, each.mem_bytes) for each in usages],
+            now_s,
+        )
+
+
+def _past(settings: LoadSettings) -> Past | None:
+    """Return where the past of pods is kept; None if no figure reaches back."""
+    wanted = settings.load.aggregation
+    return None if wanted.ceilings.is_last and wanted.targets.is_last else Past(wanted)

@@ -10,6 +10,7 @@ import msgspec
 
 from common.api.contract import Unknown
 from common.cluster.records import NodeName, PodUid
+from common.usage.source import NO_PRESSURE, NodePressure
 
 
 class Basis(Enum):
@@ -67,8 +68,10 @@ class NodeLoad(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What we believe that a node uses now; of an unknown node only a guess.
 
     *Now* is the newest sample plus the pods that its window cannot contain yet, less those
-    that have gone since. *Settled* is now without the terminating pods, and what goals are
-    judged by. Each difference from the sample is a pod in `differences`.
+    that have gone since. *Settled* is now without the terminating pods, over the window of
+    `load.aggregation.ceilings`, and what goals are judged by. *Room* is now over the window of
+    `load.aggregation.targets`, and never below settled. Each difference
+    from the sample is a pod in `differences`.
     """
 
     name: NodeName
@@ -83,6 +86,12 @@ class NodeLoad(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     why: Unknown | None = None
     """Why the node is unknown; None when it is known."""
     sample_end_s: float | None = None
+    pressure: NodePressure = NO_PRESSURE
+    """For how long its tasks waited; not corrected by pods, and so late after each move."""
+    ceilings_shift: Load = Load(0.0, 0.0)
+    """By how much the figure for ceilings (`load.aggregation`) is above now, settled."""
+    targets_shift: Load = Load(0.0, 0.0)
+    """The same of the figure for targets."""
     differences: tuple[Difference, ...] = ()
 
     @property
@@ -101,12 +110,28 @@ class NodeLoad(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def settled(self) -> Load:
         """What it uses without the terminating pods; goals are judged by this."""
-        if not (self.leaving.cpu_milli or self.leaving.mem_bytes):
-            return Load(self.cpu_milli, self.mem_bytes)
+        shift, leaving = self.ceilings_shift, self.leaving
         return Load(
-            max(0.0, self.cpu_milli - self.leaving.cpu_milli),
-            max(0.0, self.mem_bytes - self.leaving.mem_bytes),
+            max(0.0, self.cpu_milli + shift.cpu_milli - leaving.cpu_milli),
+            max(0.0, self.mem_bytes + shift.mem_bytes - leaving.mem_bytes),
         )
+
+    @property
+    def room(self) -> Load:
+        """What it uses where room for more pods is judged."""
+        shift, settled = self.targets_shift, self.settled
+        return Load(
+            max(settled.cpu_milli, self.cpu_milli + shift.cpu_milli),
+            max(settled.mem_bytes, self.mem_bytes + shift.mem_bytes),
+        )
+
+    @property
+    def room_cpu_percent(self) -> float:
+        return _percent(self.room.cpu_milli, self.offered.cpu_milli)
+
+    @property
+    def room_mem_percent(self) -> float:
+        return _percent(self.room.mem_bytes, self.offered.mem_bytes)
 
     @property
     def settled_cpu_percent(self) -> float:
@@ -128,19 +153,36 @@ class NodeLoad(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     def with_pod(self, load: Load | PodLoad, *, sign: int) -> NodeLoad:
         """Return the load with one pod more (+1) or less (-1)."""
+        cpu_milli = self.cpu_milli + sign * load.cpu_milli
+        mem_bytes = self.mem_bytes + sign * load.mem_bytes
+        if cpu_milli >= 0.0 and mem_bytes >= 0.0:
+            return msgspec.structs.replace(self, cpu_milli=cpu_milli, mem_bytes=mem_bytes)
+        # Over a window, a pod may have used more than all pods do now.
+        short = Load(min(0.0, cpu_milli), min(0.0, mem_bytes))
         return msgspec.structs.replace(
             self,
-            cpu_milli=max(0.0, self.cpu_milli + sign * load.cpu_milli),
-            mem_bytes=max(0.0, self.mem_bytes + sign * load.mem_bytes),
+            cpu_milli=max(0.0, cpu_milli),
+            mem_bytes=max(0.0, mem_bytes),
+            ceilings_shift=_sum(self.ceilings_shift, short),
+            targets_shift=_sum(self.targets_shift, short),
         )
 
     def with_leaving(self, load: Load | PodLoad) -> NodeLoad:
         """Return the load with one of its pods about to leave."""
+        shift = self.ceilings_shift
         leaving = Load(
-            min(self.cpu_milli, self.leaving.cpu_milli + load.cpu_milli),
-            min(self.mem_bytes, self.leaving.mem_bytes + load.mem_bytes),
+            min(
+                self.cpu_milli + max(0.0, shift.cpu_milli), self.leaving.cpu_milli + load.cpu_milli
+            ),
+            min(
+                self.mem_bytes + max(0.0, shift.mem_bytes), self.leaving.mem_bytes + load.mem_bytes
+            ),
         )
         return msgspec.structs.replace(self, leaving=leaving)
+
+
+def _sum(one: Load, other: Load) -> Load:
+    return Load(one.cpu_milli + other.cpu_milli, one.mem_bytes + other.mem_bytes)
 
 
 def _percent(amount: float, offered: float) -> float:

@@ -21,11 +21,12 @@ from common.api.contract import Unknown
 from common.cache.snapshot import NodeView, Snapshot
 from common.cluster.records import NodeName, PodRecord, PodUid
 from common.config import LoadSettings
+from common.load.aggregation import Past, Present, Shares
 from common.load.estimates import Estimator, bounded
 from common.load.freshness import Freshness, uses_until_s
 from common.load.node_tracker import NodeTracker
 from common.load.sample_changes import PodLoads, changes_since, leaves
-from common.load.values import Basis, Load, NodeLoad, PodLoad
+from common.load.values import Basis, Change, Load, NodeLoad, PodLoad
 
 _NOTHING: Final = PodLoad(0.0, 0.0, Basis.NOTHING)
 _NO_LOAD: Final = Load(0.0, 0.0)
@@ -43,6 +44,8 @@ class Judgement(msgspec.Struct, frozen=True):
     """What the estimates in it rest on; None if there are none."""
     from_s: float = -inf
     until_s: float = inf
+    shares: Shares | None = None
+    """What of the load, over the window of ceilings, is due to which pod; None without one."""
 
     def holds(self, view: NodeView, estimator: Estimator, now_s: float) -> bool:
         return (
@@ -60,6 +63,7 @@ class LoadView:
         "_freshness",
         "_from_requests",
         "_from_s",
+        "_shares",
         "_snapshot",
         "_until_s",
         "nodes",
@@ -83,6 +87,8 @@ class LoadView:
         until_s = min((found.until_s for found in judgements.values()), default=inf)
         self._until_s = min(until_s, now_s + HELD_S)
         self._freshness = Freshness(now_s, settings)
+        shares = ((n, j.shares) for n, j in judgements.items())
+        self._shares = {name: each for name, each in shares if each is not None}
         self.nodes: Mapping[NodeName, NodeLoad] = {n: j.load for n, j in judgements.items()}
         self.unknown = sum(load.why is not None for load in self.nodes.values())
 
@@ -108,7 +114,12 @@ class LoadView:
         if self._from_requests:
             view = self._snapshot.nodes.get(pod.node)
             return _NOTHING if pod.finished else bounded(_requested(pod), view)
-        return pod_load(pod, self._snapshot, self._estimator, self._freshness)
+        found = pod_load(pod, self._snapshot, self._estimator, self._freshness)
+        shares = self._shares.get(pod.node)
+        share = shares.of(pod.uid) if shares is not None else None
+        if share is None or found.basis is not Basis.MEASURED:
+            return found
+        return PodLoad(share.cpu_milli, share.mem_bytes, found.basis)
 
 
 def pod_load(
@@ -131,12 +142,14 @@ def judge_measured(
     snapshot: Snapshot,
     estimator: Estimator,
     freshness: Freshness,
+    past: Past | None = None,
 ) -> Judgement:
     """Return what we believe about a node of a cluster that is measured."""
 
     def load_of(pod: PodRecord) -> PodLoad:
         return pod_load(pod, snapshot, estimator, freshness)
 
+    shares = None
     why = _no_room(view) or _unmeasured(tracker, freshness)
     if tracker is None or tracker.usage is None:
         load = _guessed(view, load_of, why)
@@ -154,10 +167,30 @@ def judge_measured(
             why=why,
             sample_end_s=tracker.usage.end_s,
             differences=found.differences,
+            pressure=tracker.pressure,
         )
+        if past is not None:
+            load, shares = _aggregated(load, view, past, estimator, freshness.now_s)
     estimated = tracker is None or tracker.usage is None or load.estimated_pods
     basis = estimator if estimated else None
-    return Judgement(load, view, basis, freshness.from_s, freshness.until_s)
+    return Judgement(load, view, basis, freshness.from_s, freshness.until_s, shares)
+
+
+def _aggregated(
+    load: NodeLoad, view: NodeView, past: Past, estimator: Estimator, now_s: float
+) -> tuple[NodeLoad, Shares | None]:
+    """Return a node's load with its figures over a while, and which pods they are due to."""
+    new = [each for each in load.arriving if each.uid not in estimator.history]
+    leaving = {each.uid for each in load.differences if each.change is Change.LEAVING}
+    base = Load(
+        load.cpu_milli - fsum(each.cpu_milli for each in new),
+        load.mem_bytes - fsum(each.mem_bytes for each in new),
+    )
+    found = past.shifts(view.node.uid, Present(view.pods, base, load.leaving, leaving), now_s)
+    if found is None:
+        return load, None
+    shifts = {"ceilings_shift": found.ceilings, "targets_shift": found.targets}
+    return msgspec.structs.replace(load, **shifts), found.shares
 
 
 def _guessed(

@@ -19,7 +19,7 @@ import msgspec
 from common.checkpoint import Checkpoint, no_checkpoint
 from common.clock import Clock
 from common.cluster.records import NodeRecord
-from common.config import Prometheus, SourceKind
+from common.config import Pressure, Prometheus, SourceKind
 from common.kube.api import KubeApi
 from common.kube.errors import KubeError, NotFound, ServerError
 from common.kube.resources import NODE_METRICS, POD_METRICS
@@ -60,6 +60,7 @@ async def open_source(
     *,
     nodes: Callable[[], Iterable[NodeRecord]],
     prometheus: Prometheus | None = None,
+    pressure: Pressure | None = None,
     clock: Clock,
     checkpoint: Checkpoint = no_checkpoint,
 ) -> AsyncIterator[UsageSource]:
@@ -72,7 +73,7 @@ async def open_source(
         if prometheus is None:
             raise UsageError("prometheus: no address is configured")
         async with PrometheusSource(
-            prometheus, nodes=nodes, clock=clock, checkpoint=checkpoint
+            prometheus, nodes=nodes, clock=clock, checkpoint=checkpoint, pressure=pressure
         ) as source:
             yield source
     elif kind is SourceKind.REQUESTS:

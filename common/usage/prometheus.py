@@ -31,12 +31,12 @@ from common import __version__
 from common.account_token import is_inside, opens_the_api
 from common.checkpoint import Checkpoint, no_checkpoint
 from common.clock import Clock, within
-from common.cluster.records import NodeRecord
-from common.config import Prometheus, Queries, SourceKind
+from common.cluster.records import NodeName, NodeRecord
+from common.config import Pressure, Prometheus, Queries, SourceKind
 from common.http_body import MIB, BodyError, read_body
 from common.null_json import UNDECODABLE, JsonDecoder
 from common.usage.node_names import NodeNames
-from common.usage.source import Sample, Usage, UsageError
+from common.usage.source import NodePressure, Sample, Usage, UsageError
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -74,6 +74,18 @@ NODE_MEMORY: Final = (
     f" - node_memory_MemAvailable_bytes{_MACHINE})"
 )
 NODE_TIME: Final = f"max by ($node, instance) (timestamp(node_cpu_seconds_total{_BUSY}))"
+
+
+# Tasks that wait for CPU, and of memory those in which all of them do ("full"): reclaim makes
+# some wait on any busy node.
+CPU_PRESSURE: Final = (
+    "100 * max by ($node, instance) "
+    f"(rate(node_pressure_cpu_waiting_seconds_total{_MACHINE}[$window]))"
+)
+MEMORY_PRESSURE: Final = (
+    "100 * max by ($node, instance) "
+    f"(rate(node_pressure_memory_stalled_seconds_total{_MACHINE}[$window]))"
+)
 
 
 class _Queries(NamedTuple):
@@ -149,8 +161,11 @@ class PrometheusSource:
         nodes: Callable[[], Iterable[NodeRecord]],
         clock: Clock,
         checkpoint: Checkpoint = no_checkpoint,
+        pressure: Pressure | None = None,
     ) -> None:
+        """`pressure` says which pressures are judged; others are not asked for."""
         self._settings = settings
+        self._pressure = pressure or Pressure()
         self._nodes = nodes
         self._clock = clock
         self._checkpoint = checkpoint
@@ -173,6 +188,7 @@ class PrometheusSource:
         names = NodeNames(self._nodes(), self._settings.node_label)
         asked = self._settings.queries
         nodes = await self._measured("node", node_queries(asked), names.find, at_s)
+        pressures = await self._pressures(names, at_s)
         pods: Mapping[str, Usage] = {}
         no_pods = ""
         try:
@@ -180,7 +196,20 @@ class PrometheusSource:
         except _NoneFound as error:  # what is said of nodes holds all the same
             no_pods = error.words
         skipped = sum(self._skipped.values())
-        return Sample(nodes=nodes, pods=pods, skipped=skipped, no_pods=no_pods)
+        return Sample(nodes=nodes, pods=pods, skipped=skipped, pressures=pressures, no_pods=no_pods)
+
+    async def _pressures(self, names: NodeNames, at_s: float) -> Mapping[NodeName, NodePressure]:
+        """Return the pressures that are judged."""
+        asked, wanted = self._settings.queries, self._pressure
+        cpu: Mapping[NodeName, float] = {}
+        memory: Mapping[NodeName, float] = {}
+        if wanted.cpu is not None:
+            query = asked.node_cpu_pressure or CPU_PRESSURE
+            cpu = await self._values(query, names.find, at_s)
+        if wanted.memory is not None:
+            query = asked.node_memory_pressure or MEMORY_PRESSURE
+            memory = await self._values(query, names.find, at_s)
+        return {name: NodePressure(cpu.get(name), memory.get(name)) for name in cpu.keys() | memory}
 
     async def _measured(
         self,

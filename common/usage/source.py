@@ -49,6 +49,16 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
         return self.end_s - self.window_s
 
 
+class NodePressure(msgspec.Struct, frozen=True, gc=False):
+    """For how much of the time tasks of a node waited, in percent; None if that is not known."""
+
+    cpu_percent: float | None = None
+    mem_percent: float | None = None
+
+
+NO_PRESSURE: Final = NodePressure()
+
+
 class Sample(msgspec.Struct, frozen=True):
     """One round of measurements; pods are named `namespace/name`."""
 
@@ -56,6 +66,8 @@ class Sample(msgspec.Struct, frozen=True):
     pods: Mapping[str, Usage]
     skipped: int = 0
     """How many entries of the answers made no sense; the source has named them."""
+    pressures: Mapping[NodeName, NodePressure] = {}
+    """Of nodes whose pressure was asked for and is known."""
     no_pods: str = ""
     """What the source knows about why there is no pod in it."""
 

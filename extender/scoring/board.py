@@ -29,7 +29,7 @@ import numpy.typing as npt
 from common.api.objects import Effect, Taint
 from common.cache.snapshot import NodeView
 from common.cluster.records import NodeRecord
-from common.config import ExtenderConfiguration, PoolIndex
+from common.config import ExtenderConfiguration, PoolIndex, Pressure
 from common.load import Basis, Belief, LoadView, NodeLoad
 from extender.scoring.categories import Categories
 from extender.scoring.curve import Figures, Mask
@@ -196,8 +196,10 @@ class _Base:
             self.soft_taints.updated(rows, [_soft_taints(node) for node in nodes]),
         )
         new = [_newcomers(views[i], loads[i], belief, config) for i in rows]
-        pools = PoolIndex(config)
-        columns = [_column(views[i], loads[i], n, pools) for i, n in zip(rows, new, strict=True)]
+        pools, most = PoolIndex(config), config.pressure
+        columns = [
+            _column(views[i], loads[i], n, pools, most) for i, n in zip(rows, new, strict=True)
+        ]
         made.table[:, rows] = np.array(columns).T
         made.known[rows] = [_is_known(loads[i]) for i in rows]
         made.schedulable[rows] = [_is_schedulable(node) for node in nodes]
@@ -275,16 +277,17 @@ def _soft_taints(node: NodeRecord) -> tuple[Taint, ...]:
 
 
 def _column(
-    view: NodeView, load: NodeLoad | None, new: Newcomers, pools: PoolIndex
+    view: NodeView, load: NodeLoad | None, new: Newcomers, pools: PoolIndex, most: Pressure
 ) -> tuple[float, ...]:
     allocatable, requested = view.node.allocatable, view.requested
     if load is None or allocatable.cpu_milli <= 0 or allocatable.mem_bytes <= 0:
         return _NOTHING
     per_cpu_milli, per_mem_byte = 1.0 / allocatable.cpu_milli, 1.0 / allocatable.mem_bytes
-    limits = pools.thresholds_of(view.node.labels)
+    limits, used = pools.thresholds_of(view.node.labels), load.room
+    cpu = (used.cpu_milli + new.cpu_milli) * per_cpu_milli * 100.0 / limits.cpu
     return (
-        (load.cpu_milli + new.cpu_milli) * per_cpu_milli * 100.0 / limits.cpu,
-        (load.mem_bytes + new.mem_bytes) * per_mem_byte * 100.0 / limits.memory,
+        max(1.0, cpu) if _pressed(load, most) else cpu,
+        (used.mem_bytes + new.mem_bytes) * per_mem_byte * 100.0 / limits.memory,
         requested.cpu_milli * per_cpu_milli,
         requested.mem_bytes * per_mem_byte,
         per_cpu_milli,
@@ -292,6 +295,13 @@ def _column(
         per_cpu_milli / (limits.cpu / 100.0),
         per_mem_byte / (limits.memory / 100.0),
     )
+
+
+def _pressed(load: NodeLoad, most: Pressure) -> bool:
+    """Tell whether tasks of a node wait too long: then it counts as being at its threshold."""
+    found = load.pressure
+    pairs = ((found.cpu_percent, most.cpu), (found.mem_percent, most.memory))
+    return any(level is not None and top is not None and level > top for level, top in pairs)
 
 
 def _newcomers(

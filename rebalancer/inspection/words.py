@@ -74,6 +74,7 @@ _PASSED: Final[Mapping[str, str]] = {
     "pool_gives_for_load": "its pool has a strategy for load, or names none",
     "is_not_nominated": "the scheduler keeps no room there for a pending pod",
     "is_not_claimed": "no pending pod is waiting for it",
+    "has_no_pressure": "its tasks do not wait too long for a resource",
     "starts_pods": "pods start there",
 }
 NOT_MOVED_YET: Final = "no move of it is under way or ended just now"

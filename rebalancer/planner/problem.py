@@ -146,7 +146,8 @@ class Problem:
         self.capacity = _columns([[max(amount, 1) for amount in amounts(each)] for each in offered])
         inbound = _requests_on_their_way(cluster)
         believed = [_believed(cluster, name, inbound) for name in self.nodes]
-        self.now = _columns([amounts(each) for each in believed])
+        self.now = _columns([amounts(each.room) for each in believed])
+        """[N, R] what room is judged by: terminating pods still use theirs."""
         settled = [b.settled for b in believed]
         self.load = _columns([amounts(each) for each in settled])
         """[N, R] what goals are judged by: terminating pods have left."""

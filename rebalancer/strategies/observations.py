@@ -64,7 +64,12 @@ class SampleCheck:
         if standing == goal.broken:
             return goal
         if standing:
-            narrowed = at_most(self._look.load.nodes[goal.node], goal.ceiling, standing)
+            narrowed = at_most(
+                self._look.load.nodes[goal.node],
+                goal.ceiling,
+                standing,
+                self._look.config,
+            )
             return msgspec.structs.replace(narrowed, strategy=goal.strategy)
         seen = max(self._counts.count(watch) for watch in watches)
         first = goal.broken[0]

@@ -27,6 +27,7 @@ from rebalancer.strategies.mobility import Evictable, Mobility
 from rebalancer.strategies.pending_pods import Claims, claims, nominations
 from rebalancer.strategies.pools import autoscaler_of, pools_of, removal_taint
 from rebalancer.strategies.predicted_levels import predictions_that_hold
+from rebalancer.strategies.pressure import under_pressure, words
 
 CONTROL_PLANE_LABELS: Final = (
     "node-role.kubernetes.io/control-plane",
@@ -174,6 +175,16 @@ def starts_pods(view: NodeView, context: RuleContext) -> Refusal | None:
     return context.failing.get(view.node.name)
 
 
+def has_no_pressure(view: NodeView, context: RuleContext) -> Refusal | None:
+    """A drain may use it as the last resort; it may be relieved itself."""
+    load, config = context.cluster.load.nodes.get(view.node.name), context.cluster.config
+    found = under_pressure(load, config) if load is not None and load.known else ()
+    if load is None or not found:
+        return None
+    said = " and ".join(words(load, dimension, config) for dimension in found)
+    return Reason.UNDER_PRESSURE.refusal(pressure=said)
+
+
 RULES: tuple[Rule, ...] = (
     Rule(is_ready, EVERYTHING),
     Rule(is_schedulable, TAKING | Role.SPREAD),
@@ -187,6 +198,7 @@ RULES: tuple[Rule, ...] = (
     Rule(pool_gives_for_load, Role.SOURCE | Role.SPREAD),
     Rule(is_not_nominated, Role.TARGET | Role.SPREAD),
     Rule(is_not_claimed, Role.TARGET),
+    Rule(has_no_pressure, Role.TARGET | Role.SPREAD | Role.FIRST_REFUGE),
     Rule(starts_pods, Role.TARGET | Role.SPREAD | Role.FIRST_REFUGE),
 )
 

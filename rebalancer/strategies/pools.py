@@ -118,7 +118,7 @@ def percent(load: NodeLoad, dimension: Dimension) -> float:
 
 def percent_now(load: NodeLoad, dimension: Dimension) -> float:
     """Return the level that decides about room: terminating pods still use theirs."""
-    return load.cpu_percent if dimension is Dimension.CPU else load.mem_percent
+    return load.room_cpu_percent if dimension is Dimension.CPU else load.room_mem_percent
 
 
 def gap(levels: Levels, *, fill_low: bool) -> float:

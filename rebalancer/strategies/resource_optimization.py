@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bring nodes that are above their ceiling under it."""
+"""Bring nodes that are above their ceiling under it, and relieve those under pressure."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from common.cluster.records import NodeName
+from common.config import LoadSettings
 from common.config import Strategy as StrategyName
 from common.load import NodeLoad
 from rebalancer.goals import MARGIN, AtMost, Ceiling, Dimension, Goal
+from rebalancer.strategies import pressure
 from rebalancer.strategies.base import ClusterView, Participation
 from rebalancer.strategies.pools import percent
 
@@ -24,23 +26,41 @@ class ResourceOptimization:
     for_load: ClassVar[bool] = True
 
     def goals(self, cluster: ClusterView, parts: Participation) -> Sequence[Goal]:
-        return [
-            at_most(load, parts.ceilings[name], broken)
+        late = pressure.waits_for_a_window(cluster)
+        found = (
+            _goal(load, parts.ceilings[name], cluster.config, may_wait=name in late)
             for name, load in sorted(cluster.load.nodes.items())
-            if name not in parts.sources_refused and (broken := above(load, parts.ceilings[name]))
-        ]
+            if name not in parts.sources_refused
+        )
+        return [goal for goal in found if goal is not None]
 
     def notes(self, cluster: ClusterView, parts: Participation) -> Sequence[str]:
         """Name the nodes that are above their ceiling and do not take part, by reason."""
+        noted = list(pressure.notes(cluster))
         by_reason: dict[str, list[NodeName]] = {}
         for name, refusals in sorted(parts.sources_refused.items()):
             load = cluster.load.nodes.get(name)
             if load is not None and load.known and above(load, parts.ceilings[name]):
                 by_reason.setdefault(refusals[0].message, []).append(name)
-        return [
+        return noted + [
             f"Above the ceiling, but not relieved: {_some(names)}, because {reason}."
             for reason, names in sorted(by_reason.items())
         ]
+
+
+def _goal(
+    load: NodeLoad, ceiling: Ceiling, settings: LoadSettings, *, may_wait: bool
+) -> AtMost | None:
+    """Return what is wanted of a node; None if it is fine.
+
+    With `may_wait` its pressure is not judged yet.
+    """
+    broken = above(load, ceiling)
+    pressed = () if may_wait else pressure.under_pressure(load, settings)
+    if pressed:
+        ceiling = pressure.relieved(ceiling, load, pressed)
+        broken = tuple(dict.fromkeys((*broken, *pressed)))
+    return at_most(load, ceiling, broken, settings) if broken else None
 
 
 def _some(names: Sequence[NodeName]) -> str:
@@ -51,22 +71,30 @@ def _some(names: Sequence[NodeName]) -> str:
 
 def above(load: NodeLoad, ceiling: Ceiling) -> tuple[Dimension, ...]:
     """Return the resources that are above the ceiling by more than the margin, the worst first."""
-    if load.cpu_percent <= ceiling.cpu_percent and load.mem_percent <= ceiling.mem_percent:
-        return ()  # nearly all nodes; the settled levels are never higher
+    if all(percent(load, d) <= ceiling.of(d) for d in Dimension):
+        return ()  # nearly all nodes
     excess = {d: percent(load, d) - ceiling.of(d) for d in Dimension}
     return tuple(sorted((d for d in Dimension if excess[d] > MARGIN), key=lambda d: -excess[d]))
 
 
-def at_most(load: NodeLoad, ceiling: Ceiling, broken: tuple[Dimension, ...]) -> AtMost:
-    """Return the goal for a node that is above its ceiling in some resources."""
+def at_most(
+    load: NodeLoad, ceiling: Ceiling, broken: tuple[Dimension, ...], settings: LoadSettings
+) -> AtMost:
+    """Return the goal for a node that is above its ceiling in some resources, or under pressure."""
+    figure = settings.load.aggregation.ceilings
+    over = "" if figure.is_last else f"{figure}, "
+    pressed = pressure.under_pressure(load, settings)
     used = " and ".join(
-        f"{percent(load, d):.0f} % {d.label} (allowed {ceiling.of(d):g} %, {_KEYS[d]})"
+        f"{percent(load, d):.0f} % {d.label} ({over}allowed {ceiling.of(d):g} %, {_KEYS[d]})"
         for d in broken
+        if d not in pressed
     )
+    waits = " and ".join(pressure.words(load, d, settings) for d in broken if d in pressed)
+    found = (f"uses {used}" if used else "", f"has {waits}" if waits else "")
     return AtMost(
         strategy=ResourceOptimization.name,
         node=load.name,
         ceiling=ceiling,
         broken=broken,
-        message=f"{load.name} uses {used}",
+        message=f"{load.name} {' and '.join(filter(None, found))}",
     )

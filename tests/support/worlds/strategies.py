@@ -22,6 +22,7 @@ from common.fit import FitIndex, World
 from common.load import Load, LoadView, NodeLoad
 from common.load.estimates import Estimator
 from common.load.view import Judgement
+from common.usage.source import NodePressure
 from rebalancer.goals import AtMost, Goal, Spread
 from rebalancer.strategies import ClusterView, PendingTimes
 from simulator import build
@@ -167,7 +168,7 @@ def _wire_node(name: str, given: Manifest) -> Any:
     return wire
 
 
-OURS = frozenset({"cpu", "memory", "ready", "age", "unknown", "sample"})
+OURS = frozenset({"cpu", "memory", "ready", "age", "unknown", "sample", "pressure", "leaving"})
 
 
 def _wire_pod(name: str, given: Manifest) -> Any:
@@ -199,7 +200,7 @@ def _stamp(age_s: float) -> datetime:
 
 def _node_load(view: NodeView, level: Manifest, sample_s: float | None) -> NodeLoad:
     cpu, memory = float(level.get("cpu", 50)), float(level.get("memory", 50))
-    offered = view.node.allocatable
+    offered, waits = view.node.allocatable, level.get("pressure", {})
     return NodeLoad(
         name=view.node.name,
         cpu_milli=cpu / 100 * offered.cpu_milli,
@@ -207,4 +208,6 @@ def _node_load(view: NodeView, level: Manifest, sample_s: float | None) -> NodeL
         offered=Load(float(offered.cpu_milli), float(offered.mem_bytes)),
         why=Unknown(level["unknown"]) if "unknown" in level else None,
         sample_end_s=level.get("sample", sample_s),
+        leaving=Load(float(level.get("leaving", 0)) / 100 * offered.cpu_milli, 0.0),
+        pressure=NodePressure(waits.get("cpu"), waits.get("memory")),
     )

@@ -83,6 +83,13 @@ BESIDE: dict[str, Any] = {
     "namespaces": [],
     "clockSkew": "30s",
     "smoothing": "60s",
+    "pressure": {"cpu": None, "memory": None},
+    "load": {
+        "aggregation": {
+            "ceilings": {"type": "last", "window": "15m"},
+            "targets": {"type": "last", "window": "15m"},
+        },
+    },
     "estimates": {
         "cpuOfRequest": 0.85,
         "memoryOfRequest": 0.7,
