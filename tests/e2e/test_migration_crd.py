@@ -9,7 +9,6 @@ import json
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -47,8 +46,6 @@ pytestmark = pytest.mark.real
 
 ROLE = DEPLOY / "base" / "extender.yaml"
 NAMESPACE = "evenkeel"
-OLDER_DEFINITION = Path(__file__).parent / "older_migrations.yaml"
-"""The CRD as it was before surges."""
 
 
 LEFT = """{
@@ -182,46 +179,6 @@ async def test_the_status_is_written_through_its_own_door_only(cluster: Cluster)
                 await client.patch(MIGRATIONS, {"status": status}, name=name, subresource="status")
             assert str(words) in str(refusal.value), case.id
             assert field in [cause.field for cause in refusal.value.causes], case.id
-
-
-async def test_an_older_crd_and_the_newer_one_again_keep_every_migration(cluster: Cluster) -> None:
-    """A downgrade hides new fields and loses those of Migrations that are written meanwhile."""
-    kept, written = (spec_of(surge=True) for _ in range(2))
-    async with served(cluster) as client:
-
-        async def read(spec: MigrationSpec) -> Migration:
-            body = await client.get(MIGRATIONS.path(name=spec.pod.uid))
-            return msgspec.json.decode(body, type=Migration)
-
-        async def surges(spec: MigrationSpec) -> bool:
-            return (await read(spec)).spec.surge
-
-        async def older_holds() -> bool:
-            return not await surges(kept)
-
-        for spec in (kept, written):
-            await create(client, manifest_of(spec))
-        await _applied(cluster, OLDER_DEFINITION)
-        await cluster.wait(older_holds, what="the older CRD is served")
-        body = {"status": STATUS}
-        await client.patch(MIGRATIONS, body, name=written.pod.uid, subresource="status")
-        for spec in (kept, written):
-            assert (await read(spec)).spec == msgspec.structs.replace(spec, surge=False)
-
-        await _applied(cluster, DEFINITION_FILE)
-        await cluster.wait(lambda: surges(kept), what="the newer CRD is served")
-        assert (await read(kept)).spec == kept
-        found = await read(written)
-        assert found.spec == msgspec.structs.replace(written, surge=False)
-        assert found.status is not None
-        assert found.status.phase == STATUS["phase"]
-        finished = await client.patch(MIGRATIONS, body, name=written.pod.uid, subresource="status")
-        assert msgspec.json.decode(finished)["status"] == STATUS
-
-
-async def _applied(cluster: Cluster, file: Path) -> None:
-    flags = ("--server-side", "--force-conflicts", "--validate=strict")
-    assert "serverside-applied" in await cluster.kubectl("apply", *flags, "-f", str(file))
 
 
 async def test_people_see_what_moves_where(cluster: Cluster) -> None:
