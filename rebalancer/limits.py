@@ -26,6 +26,8 @@ from rebalancer.refusals import Reason, Refusal
 
 FEW_REPLICAS: Final = 4
 """With fewer replicas, one of them moves at a time."""
+MOST_GUIDES: Final = 10
+"""With `guide: admission`, this many moves run at once."""
 _STATEFUL_SET: Final = "StatefulSet"
 
 
@@ -176,11 +178,19 @@ LIMITS: Final[tuple[Limit, ...]] = (
         key=_surging,
         most=lambda _config, _replicas: 1,
     ),
+    # The API server evaluates every Migration that guides for every pod that is created, at 0.2 ms
+    # of CPU each (docs/decisions/0016-the-api-server-can-guide.md).
+    Limit(
+        name="guide",
+        reason=Reason.GUIDES_AT_ONCE,
+        key=_all,
+        most=lambda config, _: MOST_GUIDES if config.guides_all_new_pods else None,
+    ),
     Limit(
         name="workload",
         reason=Reason.WORKLOAD_AT_ONCE,
         key=_workload,
-        most=lambda _, replicas: at_once(replicas),
+        most=lambda config, replicas: 1 if config.guides_all_new_pods else at_once(replicas),
     ),
 )
 

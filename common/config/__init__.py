@@ -12,6 +12,7 @@ from __future__ import annotations
 from common.config.choices import (
     BarePods,
     FillLowNodes,
+    Guide,
     Jobs,
     LocalStorage,
     Mode,
@@ -63,6 +64,7 @@ __all__ = [
     "Estimates",
     "ExtenderConfiguration",
     "FillLowNodes",
+    "Guide",
     "Jobs",
     "LeaderElection",
     "LoadSettings",
