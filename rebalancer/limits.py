@@ -26,6 +26,8 @@ from rebalancer.rules import ClusterRules
 
 FEW_REPLICAS: Final = 4
 """With fewer replicas, one of them moves at a time."""
+MOST_GUIDES: Final = 10
+"""With `guide: admission`, this many moves run at once."""
 _STATEFUL_SET: Final = "StatefulSet"
 
 
@@ -127,6 +129,10 @@ def _surging(move: LimitedMove, _: ClusterRules) -> Hashable | None:
     return move.surging
 
 
+def _guides_all(rules: ClusterRules) -> bool:
+    return rules.rules.config.guides_all_new_pods
+
+
 LIMITS: Final[tuple[Limit, ...]] = (
     Limit(
         name="maxReschedulePods",
@@ -192,11 +198,19 @@ LIMITS: Final[tuple[Limit, ...]] = (
         key=_surging,
         most=lambda _move, _rules, _replicas: 1,
     ),
+    # The API server evaluates every Migration that guides for every pod that is created, at 0.2 ms
+    # of CPU each (docs/decisions/0016-the-api-server-can-guide.md).
+    Limit(
+        name="guide",
+        reason=Reason.GUIDES_AT_ONCE,
+        key=_all,
+        most=lambda _move, rules, _: MOST_GUIDES if _guides_all(rules) else None,
+    ),
     Limit(
         name="workload",
         reason=Reason.WORKLOAD_AT_ONCE,
         key=_workload,
-        most=lambda _move, _rules, replicas: at_once(replicas),
+        most=lambda _, rules, replicas: 1 if _guides_all(rules) else at_once(replicas),
     ),
 )
 

@@ -524,6 +524,10 @@ class Reason(StrEnum):
         "SurgeOneAtATime",
         _for_now("{count} surges of its workload are under way, and {limit} is the limit"),
     )
+    GUIDES_AT_ONCE = (
+        "GuidesAtOnce",
+        _for_now("the API server guides {count} moves, and {limit} is the limit"),
+    )
     WORKLOAD_AT_ONCE = (
         "WorkloadAtOnce",
         _for_now("{count} pods of its workload are being moved, and {limit} is the limit"),
@@ -531,6 +535,10 @@ class Reason(StrEnum):
     CANARY = (
         "Canary",
         _for_now("{scheduler} has not called an extender yet, so one move at a time tests it"),
+        _for_now(
+            "no replacement was guided by the API server yet, so one move at a time tests it",
+            case="admission",
+        ),
     )
     NO_METRICS = (
         "NoMetrics",
@@ -671,6 +679,14 @@ class Reason(StrEnum):
         "ReplacementPending",
         _for_now("its replacement has no node yet"),
         _for_now("{cause}", case="cause"),
+    )
+    GUIDE_UNKNOWN = (
+        "GuideUnknown",
+        _for_now("the API servers may not know yet where its replacement belongs"),
+    )
+    GUIDED_TO_FULL_NODE = (
+        "GuidedToFullNode",
+        _permanent("{pod} may only run on {node} and has waited {seconds:g} s for it: {cause}"),
     )
     MARK_FAILED = (
         "MarkFailed",

@@ -24,13 +24,14 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import structlog
 
-from common.api.contract import PREDICTED_USE, SURGE_FINALIZER, SURGE_REVERTED
+from common.api.contract import GUIDE_LABEL, PREDICTED_USE, SURGE_FINALIZER, SURGE_REVERTED
 from common.api.migrations import Migration, MigrationSpec, Uses, new_migration
 from common.cache.snapshot import Snapshot
 from common.cache.state import ClusterState
 from common.clock import Clock
 from common.cluster.migrations import MigrationRecord, migration_record
 from common.cluster.records import PodUid
+from common.config import Guide
 from common.kube.api import KubeApi
 from common.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from common.kube.resources import MIGRATIONS
@@ -182,6 +183,19 @@ class MigrationStore:
     async def let_go(self, migration: MigrationRecord) -> MigrationRecord:
         """Remove our finalizer: nothing is left that would have to be undone."""
         return await self._finalize(migration, [])
+
+    async def guide(self, migration: MigrationRecord) -> MigrationRecord:
+        """Let the API server send the replacement to its target."""
+        return await self._label(migration, Guide.ADMISSION)
+
+    async def unguide(self, migration: MigrationRecord) -> MigrationRecord:
+        """Let the API server no longer look at a Migration that is over."""
+        return await self._label(migration, None)
+
+    async def _label(self, migration: MigrationRecord, value: str | None) -> MigrationRecord:
+        changed = {"uid": migration.uid, "labels": {GUIDE_LABEL: value}}
+        answer = await self._client.patch(MIGRATIONS, {"metadata": changed}, name=migration.name)
+        return self._answered(answer)
 
     async def _finalize(self, migration: MigrationRecord, ours: list[str]) -> MigrationRecord:
         found = self._decoder.decode(await self._client.get(MIGRATIONS.path(name=migration.name)))

@@ -16,13 +16,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from bench.stands.cluster import Cluster
-from bench.stands.extender_process import ExtenderProcess, extender_running, use_extender
+from bench.stands.extender_process import (
+    DEPLOY,
+    ExtenderProcess,
+    extender_running,
+    install,
+    use_extender,
+)
 from bench.stands.real_scenario import NODE_MILLI, Pods, node_of, stage, watched
 from bench.stands.rebalancer_process import LOAD, RebalancerProcess, rebalancer_running
 from common.api.contract import API_VERSION
 from common.clock import SYSTEM
 from common.cluster import quantities as quantity
+from controlplane.scheduler_config import SHIPPED
 from simulator.scenarios import Scenario
 
 MEASURED_S = 120.0
@@ -32,6 +41,7 @@ LEVEL_S = 180.0
 CYCLES, SAMPLES = 20, 5
 QUIET_S = 120.0
 OPEN = ("", "Pending", "InProgress")
+GUIDE = DEPLOY / "components" / "admission-guide" / "policy.yaml"
 
 Json = dict[str, Any]  # Any: nested API objects
 
@@ -46,7 +56,8 @@ class Episode:
     pods: Pods
     before: Mapping[str, Json]
     """The pods at the beginning, by uid."""
-    extender: ExtenderProcess
+    extender: ExtenderProcess | None
+    """None if the API server guides replacements."""
     rebalancer: RebalancerProcess
 
     def percent(self) -> dict[str, float]:
@@ -127,11 +138,17 @@ async def episode(
 ) -> AsyncIterator[Episode]:
     """Create a scenario on a cluster, and run both programs once its load is measured.
 
-    `close` is how many points a measurement may be away from what pods use.
+    `close` is how many points a measurement may be away from what pods use. With
+    `guide: admission` a policy takes the place of the extender, and kube-scheduler is stock.
     """
-    async with extender_running(cluster, folder, settings=load) as extender:
+    alone = settings.get("guide") == "admission"
+    steered = guided(cluster) if alone else extender_running(cluster, folder, settings=load)
+    async with steered as extender:
         nodes = await stage(cluster, scenario, seed)
-        await use_extender(cluster, extender.url)
+        if extender is None:
+            await cluster.configure_scheduler(stock_scheduler(folder))
+        else:
+            await use_extender(cluster, extender.url)
         async with watched(cluster) as pods:
             if "usageSource" not in load:
                 await measured(cluster, pods, nodes.values(), close)
@@ -146,6 +163,25 @@ async def episode(
                     extender=extender,
                     rebalancer=rebalancer,
                 )
+
+
+@asynccontextmanager
+async def guided(cluster: Cluster) -> AsyncIterator[None]:
+    """Install the CRDs and the policy that guides replacements, as shipped."""
+    await install(cluster)
+    await cluster.apply(yaml.safe_load_all(GUIDE.read_text()))
+    yield
+
+
+def stock_scheduler(folder: Path) -> Path:
+    """Write the configuration of a scheduler that was never touched: no extender, sampling."""
+    config = yaml.safe_load(SHIPPED.read_text())
+    del config["extenders"]
+    for profile in config["profiles"]:
+        del profile["percentageOfNodesToScore"]
+    path = folder / "stock-scheduler.yaml"
+    path.write_text(yaml.safe_dump(config))
+    return path
 
 
 async def measured(

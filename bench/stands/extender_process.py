@@ -48,6 +48,10 @@ class ExtenderProcess:
         self.url = f"http://{announced['extender']}"
         self.log = log
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def send(self, number: signal.Signals) -> None:
         """Send a signal; SIGSTOP hangs it as a lost machine would, SIGKILL is a crash."""
         self._process.send_signal(number)

@@ -80,6 +80,10 @@ GROUP_ANNOTATIONS: Final = frozenset(
 )
 """The same as annotations; both are Volcano's."""
 
+GUIDE_LABEL: Final = f"{GROUP}/guide"
+"""On a Migration whose replacement the API server sends to its target: `admission`."""
+GUIDED_BY: Final = f"{GROUP}/guided-by"
+"""On a pod that the API server has sent to its target: the uid of the Migration."""
 PREDICTED_USE: Final = f"{GROUP}/predicted-use"
 """On a Migration, as JSON: what both nodes are expected to use after it."""
 TOLERATE_MAINTENANCE: Final = f"{GROUP}/tolerate-maintenance"

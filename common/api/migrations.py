@@ -63,7 +63,7 @@ class Outcome(StrEnum):
     ELSEWHERE = "Elsewhere"
     BACK_ON_SOURCE = "BackOnSource"
     UNGUIDED = "Unguided"
-    """The scheduler placed it without asking an extender."""
+    """The scheduler placed it without guidance."""
     NOT_REPLACED = "NotReplaced"
     """Scaled down, superseded or deleted meanwhile: nothing is missing."""
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from common.api.contract import SURGE_FINALIZER, SURGE_REVERTED
+from common.api.contract import GUIDE_LABEL, SURGE_FINALIZER, SURGE_REVERTED
 from common.api.migrations import (
     ControllerRef,
     Migration,
@@ -69,6 +69,8 @@ class MigrationRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Since when the workload has one replica more; None before."""
     held: bool = False
     """It has our finalizer."""
+    guides: bool = False
+    """It has the label by which the API server finds those that guide."""
     reverted_s: float | None = None
     """When a raise of the workload was reverted, as an earlier Migration of the pod has found."""
     conditions: tuple[MigrationCondition, ...]
@@ -198,6 +200,7 @@ def migration_record(wire: Migration, shared: Interner) -> MigrationRecord:
         surge_generation=0 if surge is None else surge.generation,
         raised_s=seconds(status.raised_at),
         held=SURGE_FINALIZER in (meta.finalizers or ()),
+        guides=GUIDE_LABEL in (meta.labels or {}),
         reverted_s=read_time(annotations.get(SURGE_REVERTED, "")),
         conditions=status.conditions,
         namespace=shared.value(spec.pod.namespace),

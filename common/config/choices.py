@@ -13,6 +13,13 @@ class Overloaded(StrEnum):
     FILTER = "filter"
 
 
+class Guide(StrEnum):
+    """What tells the replacement of a moved pod where to go."""
+
+    EXTENDER = "extender"
+    ADMISSION = "admission"
+
+
 class Strategy(StrEnum):
     """What the rebalancer can strive for."""
 

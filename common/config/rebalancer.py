@@ -17,6 +17,7 @@ from pydantic import (
 from common.config.choices import (
     BarePods,
     FillLowNodes,
+    Guide,
     Jobs,
     LocalStorage,
     Mode,
@@ -280,9 +281,15 @@ class RebalancerConfiguration(Configuration):
         default=("default-scheduler",),
         description="Schedulers that call the extender; pods of others are not moved for load.",
     )
+    guide: Guide = Field(
+        default=Guide.EXTENDER,
+        description="What sends replacements to their targets: the `extender`, or a policy of the "
+        "API server (`admission`), which needs Kubernetes 1.36 and no extender.",
+    )
     require_extender: Flag = Field(
         default=True,
-        description="Move for load only with a live extender that the scheduler calls.",
+        description="Move for load only with a live extender that the scheduler calls; without "
+        "effect with `guide: admission`.",
     )
     allow_sampling: Flag = Field(
         default=False,
@@ -389,6 +396,24 @@ class RebalancerConfiguration(Configuration):
     leader_election: LeaderElection = Field(
         default=LeaderElection(), description="Which of several replicas acts."
     )
+
+    @property
+    def needs_extender(self) -> bool:
+        """Whether moves for load need a live extender."""
+        return self.require_extender and self.guide is Guide.EXTENDER
+
+    @property
+    def guides_all_new_pods(self) -> bool:
+        """Whether every new pod of a workload is guided while one of its pods moves.
+
+        A policy cannot count, so two moves of one workload must not be open at a time.
+        """
+        return self.guide is Guide.ADMISSION
+
+    @property
+    def needs_guidance(self) -> bool:
+        """Whether moves for load need something that sends replacements to their targets."""
+        return self.require_extender or self.guide is Guide.ADMISSION
 
     def mode_of(self, strategy: Strategy) -> Mode:
         """Return whether this strategy's plans are carried out."""

@@ -16,6 +16,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from common.api.contract import GUIDED_BY
 from common.api.objects import Effect, Taint, Toleration
 from common.cache.snapshot import Snapshot
 from common.cluster.autoscalers import VpaRecord, recommended_requests
@@ -98,6 +99,8 @@ def replacement(pod: PodRecord, snapshot: Snapshot) -> Candidate:
     if controller is None:
         return _successor(Candidate.of(pod), pod)
     fresh = Candidate.next_of(controller, snapshot, name=_name_after(pod, controller))
+    if GUIDED_BY in pod.annotations:
+        pod = _unguided(pod, fresh)
     vpa = snapshot.vpa_of(pod)
     if vpa is not None:
         return _recommended(fresh, pod, vpa, same=_same_revision(pod, controller))
@@ -110,6 +113,16 @@ def replacement(pod: PodRecord, snapshot: Snapshot) -> Candidate:
         scored_mem_bytes=max(pod.shape.scored_mem_bytes, fresh.shape.scored_mem_bytes),
     )
     return msgspec.structs.replace(fresh, shape=shape, labels=pod.labels, owner=pod.owner)
+
+
+def _unguided(pod: PodRecord, fresh: Candidate) -> PodRecord:
+    """Return a pod without the node that it was sent to: the next one may go anywhere again."""
+    shape = msgspec.structs.replace(
+        pod.shape,
+        required_nodes=fresh.shape.required_nodes,
+        preferred_nodes=fresh.shape.preferred_nodes,
+    )
+    return msgspec.structs.replace(pod, shape=shape)
 
 
 def _recommended(fresh: Candidate, pod: PodRecord, vpa: VpaRecord, *, same: bool) -> Candidate:

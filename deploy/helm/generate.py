@@ -36,6 +36,7 @@ COPIES = {
     "rebalancer-surge.yaml": "base/rebalancer-surge.yaml",
     "bare-pods.yaml": "components/bare-pods/role.yaml",
     "namespace-opt-in.yaml": "components/namespace-opt-in/policy.yaml",
+    "admission-guide.yaml": "components/admission-guide/policy.yaml",
     "servicemonitors.yaml": "components/monitoring/servicemonitors.yaml",
     "alerts.yaml": "components/monitoring/alerts.yaml",
     "dashboard.json": "components/monitoring/dashboard.json",

@@ -18,7 +18,7 @@ from common import __version__
 from common.api.contract import EXTENDER_LEASE_PREFIX, INSTALL_CRD
 from common.api.migrations import MigrationSpec, MigrationStatus
 from common.cluster.storage import LeaseRecord
-from common.config import Rules, load_settings_hash
+from common.config import Guide, Rules, load_settings_hash
 from common.visible import visible
 from evenkeel.doctor.evidence import Evidence, Json
 from evenkeel.session import CONFIG_MAP
@@ -185,7 +185,9 @@ def _own_leases(seen: Evidence) -> list[LeaseRecord]:
 
 def extenders_live(seen: Evidence) -> Iterator[Finding]:
     view = view_of(seen.leases, seen.now_s)
-    if not view.live:
+    if seen.config.guide is Guide.ADMISSION:
+        yield _ok("guide", "the API server sends replacements to their targets (guide: admission)")
+    elif not view.live:
         fix = "start the extender, and let kube-scheduler call it: docs/scheduler.md"
         yield _fail("extenders", "no extender is alive: replacements would not be steered", fix)
         return
@@ -203,7 +205,8 @@ def extenders_live(seen: Evidence) -> Iterator[Finding]:
 
 def schedulers_call(seen: Evidence) -> Iterator[Finding]:
     view = view_of(seen.leases, seen.now_s)
-    for name in seen.config.scheduler_names if view.live else ():
+    needed = view.live and seen.config.guide is Guide.EXTENDER
+    for name in seen.config.scheduler_names if needed else ():
         share = view.share(name)
         if view.guided(name) is None:
             text = f"{name} has not called an extender"

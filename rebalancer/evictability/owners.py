@@ -71,9 +71,9 @@ def owner_chain_ends(pod: PodRecord, context: Context) -> Refusal | None:
 
 
 def replacement_can_be_steered(pod: PodRecord, context: Context) -> Refusal | None:
-    """Binds load moves only: without a key the extender cannot tell which pod to steer."""
+    """Binds load moves only: without a key nothing can tell which pod to steer."""
     config, owner = context.config, context.replacing_owner(pod)
-    if owner is None or not (context.for_load and config.require_extender):
+    if owner is None or not (context.for_load and config.needs_guidance):
         return None
     if key_of_pod(pod) is not None or (owner.kind == JOB and config.jobs is not Jobs.MOVE):
         return None

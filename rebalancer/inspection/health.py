@@ -17,7 +17,7 @@ from common.api.contract import EXTENDER_LEASE_PREFIX
 from common.api.migrations import Purpose, Step
 from common.cluster.migrations import MigrationRecord
 from common.cluster.storage import LeaseRecord
-from common.config import RebalancerConfiguration, Rules, Strategy, load_settings_hash
+from common.config import Guide, RebalancerConfiguration, Rules, Strategy, load_settings_hash
 from console.data import BreakerRow, ExtenderRow, HealthDocument, Pause
 from rebalancer.inspection import words
 from rebalancer.inspection.moment import Inspection
@@ -74,7 +74,7 @@ def health_document(asked: Inspection, state: LoopState) -> HealthDocument:
         pause=state.pause or _configured_pause(config),
         pause_unknown=state.pause_unknown,
         extenders=tuple(extender_rows(state.extenders, known, config)),
-        guided=guided(state.extenders, config.scheduler_names),
+        guided=guided(state.extenders, config),
         breakers=tuple(breaker_rows(asked)),
         source=belief.source.asked.value,
         metrics_age_s=round(asked.now_s - max(samples), 1) if samples else None,
@@ -181,11 +181,13 @@ def _row(
     )
 
 
-def guided(view: ExtenderView, schedulers: Iterable[str]) -> str:
-    """Say whether the schedulers ask an extender."""
+def guided(view: ExtenderView, config: RebalancerConfiguration) -> str:
+    """Say what steers replacements."""
+    if config.guide is Guide.ADMISSION:
+        return "the API server sends replacements to their targets (guide: admission)"
     if not view.live and not view.deaf:
         return "no extender is alive: replacements would not be steered"
-    return "; ".join(_guided(view, name) for name in schedulers)
+    return "; ".join(_guided(view, name) for name in config.scheduler_names)
 
 
 def _guided(view: ExtenderView, scheduler: str) -> str:

@@ -21,6 +21,7 @@ import msgspec
 import structlog
 
 from common.api.contract import (
+    GUIDED_BY,
     MIGRATED_FROM_LABEL,
     MIGRATION_ID_LABEL,
     MIGRATION_STATUS_LABEL,
@@ -45,7 +46,7 @@ from rebalancer.migration.metrics import MigrationMetrics
 from rebalancer.migration.pod_marks import MarkStatus
 from rebalancer.migration.progress import missing_step
 from rebalancer.migration.reporting import Reporter, log_migration
-from rebalancer.migration.state_machine import next_step
+from rebalancer.migration.state_machine import GUIDED_S, next_step
 from rebalancer.migration.steps import STEPS, StepRunner
 from rebalancer.migration.timing import Timing
 from rebalancer.migration.verdicts import (
@@ -58,6 +59,8 @@ from rebalancer.migration.verdicts import (
     Release,
     Remove,
     Rest,
+    StartGuiding,
+    StopGuiding,
     Wait,
 )
 from rebalancer.migration.view import MigrationView
@@ -188,6 +191,10 @@ class MigrationController:
             case Release():
                 failpoints.point("before-release")
                 return await self._store.let_go(migration)
+            case StartGuiding():
+                return await self._store.guide(migration)
+            case StopGuiding():
+                return await self._store.unguide(migration)
             case Remove():
                 await self._remove(migration)
             case Rest(seconds=seconds):
@@ -274,13 +281,18 @@ class MigrationController:
         """
         # In a thread: reading all pods of a large cluster would block the workers.
         snapshot = self._state.snapshot()
-        marked, ranked = await asyncio.to_thread(_left_behind, snapshot)
+        marked, ranked, sent = await asyncio.to_thread(_left_behind, snapshot)
         for pod in marked:
             if self._is_over(pod.uid) and self._is_over(pod.labels[MIGRATION_ID_LABEL]):
                 await self._steps.unmark(pod, snapshot.migrations)
         for pod in ranked:
             if self._is_over(pod.annotations[RANKED_BY]):
                 await self._steps.unrank(pod)
+        known, before_s = self._store.snapshot().migrations, self._clock.now() - GUIDED_S
+        guiding = {migration.uid for migration in known.values() if migration.guides}
+        for pod in sent:
+            if pod.annotations[GUIDED_BY] not in guiding and pod.created_s <= before_s:
+                await self._steps.evict_stuck(pod)
 
     def _is_over(self, name: str) -> bool:
         migration = self._store.current(name)
@@ -320,13 +332,12 @@ def _node_uid(state: ClusterState, name: NodeName) -> str:
     return found.uid if found is not None else ""
 
 
-def _left_behind(snapshot: Snapshot) -> tuple[list[PodRecord], list[PodRecord]]:
-    """Return the pods that are marked as moving, and those that are ranked to be removed."""
+def _left_behind(snapshot: Snapshot) -> tuple[list[PodRecord], ...]:
+    """Return the pods that are marked as moving, ranked to be removed, or sent to full nodes."""
     alive = [pod for pod in snapshot.pods.values() if not pod.terminating]
     marked = [pod for pod in alive if _is_marked(pod)]
-    return marked, [
-        pod for pod in alive if RANKED_BY in pod.annotations and _at_rest(pod, snapshot)
-    ]
+    ranked = [p for p in alive if RANKED_BY in p.annotations and _at_rest(p, snapshot)]
+    return marked, ranked, [p for p in alive if _was_sent(p)]
 
 
 def _is_marked(pod: PodRecord) -> bool:
@@ -337,6 +348,11 @@ def _is_marked(pod: PodRecord) -> bool:
     # Users may write these labels too: all of our marks together are ours.
     brought = MIGRATED_FROM_LABEL in pod.labels and pod.annotations.get(ORIGINAL_POD) == named
     return brought and pod.labels.get(MIGRATION_STATUS_LABEL) == MarkStatus.IN_PROGRESS
+
+
+def _was_sent(pod: PodRecord) -> bool:
+    """Tell whether a pod without a node can only go where a move has sent it."""
+    return GUIDED_BY in pod.annotations and not pod.node and pod.owner is not None
 
 
 def _at_rest(pod: PodRecord, snapshot: Snapshot) -> bool:

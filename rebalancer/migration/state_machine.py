@@ -14,10 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from common.api.contract import GUIDED_BY
 from common.api.migrations import Outcome, Phase, Step
 from common.cache.replacements import nearness
 from common.cluster.records import NodeName, PodRecord
-from common.config import RebalancerConfiguration
+from common.config import Guide, RebalancerConfiguration
 from rebalancer.evictability.surge import REVERTED_S
 from rebalancer.migration import replacements, surge_rules
 from rebalancer.migration.progress import (
@@ -38,6 +39,8 @@ from rebalancer.migration.verdicts import (
     Release,
     Remove,
     Rest,
+    StartGuiding,
+    StopGuiding,
     Wait,
 )
 from rebalancer.migration.view import MigrationView
@@ -46,6 +49,8 @@ from rebalancer.pacing.extenders import Asked
 from rebalancer.pod_starts import CREATING, why_not_started
 from rebalancer.refusals import Reason, Refusal, reported
 
+GUIDED_S: Final = 30.0
+"""How long a replacement that was sent to its target may wait for room there."""
 _OUTCOMES: Final = frozenset(outcome.value for outcome in Outcome)
 _LANDINGS: Final = {0: Outcome.AS_PLANNED, 1: Outcome.ALTERNATIVE}
 _LANDING_MESSAGES: Final = {
@@ -53,7 +58,7 @@ _LANDING_MESSAGES: Final = {
     Outcome.ALTERNATIVE: "an alternative to the target",
     Outcome.ELSEWHERE: "which was not planned",
     Outcome.BACK_ON_SOURCE: "where it came from",
-    Outcome.UNGUIDED: "which its scheduler chose without asking an extender",
+    Outcome.UNGUIDED: "which its scheduler chose without guidance",
 }
 _ERR_IMAGE_PULL: Final = "ErrImagePull"
 _IMAGE_PULL_BACK_OFF: Final = "ImagePullBackOff"
@@ -103,6 +108,10 @@ def closed_migration_is_cleaned_up(view: MigrationView, _: RebalancerConfigurati
     if _closed(view) and not settled(view, Step.CLEANED_UP):
         return Do(Step.CLEANED_UP)
     return None
+
+
+def closed_migration_stops_guiding(view: MigrationView, _: RebalancerConfiguration) -> Next | None:
+    return StopGuiding() if _closed(view) and view.migration.guides else None
 
 
 def finished_migration_is_kept(view: MigrationView, config: RebalancerConfiguration) -> Next | None:
@@ -258,6 +267,34 @@ def target_not_taken(view: MigrationView, _: RebalancerConfiguration) -> Next | 
     return Fail(Reason.PLACE_TAKEN.refusal(pod=found.key, node=found.node))
 
 
+def migration_guides(view: MigrationView, config: RebalancerConfiguration) -> Next | None:
+    """Not before limits allow the move: two Migrations of one workload must not guide."""
+    if config.guide is not Guide.ADMISSION or missing_step(view) is not Step.ACKNOWLEDGED:
+        return None
+    return None if view.migration.guides else StartGuiding()
+
+
+def guided_replacement_finds_room(
+    view: MigrationView, config: RebalancerConfiguration
+) -> Next | None:
+    """A pod that was sent to a node without room for it would stay Pending for ever."""
+    if config.guide is not Guide.ADMISSION or missing_step(view) is not Step.REPLACED:
+        return None
+    stuck = next((pod for pod in replacements.pending(view) if _is_stuck(pod, view)), None)
+    if stuck is None:
+        return None
+    cause = why_not_started(stuck)
+    reason = Reason.GUIDED_TO_FULL_NODE.refusal(
+        pod=stuck.key, node=view.migration.target, seconds=GUIDED_S, cause=cause.message
+    )
+    return Fail(reason, Step.REPLACED)
+
+
+def _is_stuck(pod: PodRecord, view: MigrationView) -> bool:
+    told = pod.annotations.get(GUIDED_BY) == view.migration.uid
+    return told and view.now_s - pod.created_s >= GUIDED_S
+
+
 def copy_is_still_ready(view: MigrationView, _: RebalancerConfiguration) -> Next | None:
     """The copy of a bare pod was Ready once; it must be Ready when the original goes."""
     if not view.bare or missing_step(view) is not Step.EVICTED or not view.alive:
@@ -305,6 +342,7 @@ def _closed(view: MigrationView) -> bool:
 
 
 RULES: Final[tuple[Rule, ...]] = (
+    closed_migration_stops_guiding,
     closed_migration_is_cleaned_up,
     finished_migration_is_kept,
     withdrawn_migration_ends,
@@ -323,7 +361,9 @@ RULES: Final[tuple[Rule, ...]] = (
     target_is_usable,
     needed_room_is_free,
     target_not_taken,
+    migration_guides,
     copy_is_still_ready,
+    guided_replacement_finds_room,
     surge_rules.migration_is_held,
     surge_rules.creation_is_checked,
     replacement_is_awaited,

@@ -63,6 +63,7 @@ class StepRunner:
         self._clock = runtime.clock
         self._backoff = EvictionBackoff(timing, runtime.clock, runtime.rng)
         self._first_seen: dict[str, int] = {}
+        self._guides_since_s: dict[str, float] = {}
         self._mark_attempts: Counter[tuple[str, Step]] = Counter()
         self.claims: Final[dict[str, PodUid]] = {}
         """Replacements that were chosen, by Migration: two moves must not record the same."""
@@ -72,10 +73,13 @@ class StepRunner:
         # Later versions change only the status; waiting for them would never end, because each
         # step writes one.
         self._first_seen.setdefault(migration.uid, migration.resource_version)
+        if migration.guides:
+            self._guides_since_s.setdefault(migration.uid, self._clock.monotonic())
 
     def forget(self, migration: MigrationRecord) -> None:
         """Drop everything about a Migration that has ended."""
         self._first_seen.pop(migration.uid, None)
+        self._guides_since_s.pop(migration.uid, None)
         self.claims.pop(migration.name, None)
         for step in (Step.MARKED, Step.READY, Step.RANKED, Step.CLEANED_UP):
             self._mark_attempts.pop((migration.name, step), None)
@@ -104,11 +108,16 @@ class StepRunner:
         return Proceed(StepReason.MARK_REFUSED, done.message)
 
     async def acknowledge(self, view: MigrationView) -> Verdict:
-        """Wait until every live extender knows the Migration."""
+        """Wait until every live extender, or the API server, knows the Migration."""
+        if view.migration.guides and (early := self._too_early_to_guide(view.migration)):
+            return early
         refusal = self._not_acknowledged(view)
         if refusal is None:
             version = self._first_seen[view.migration.uid]
-            return Proceed(StepReason.ACKNOWLEDGED, f"extenders know resourceVersion {version}")
+            known = f"extenders know resourceVersion {version}"
+            if view.migration.guides:
+                known = "the API servers have had time to learn where its replacement belongs"
+            return Proceed(StepReason.ACKNOWLEDGED, known)
         return self._soon(refusal) if refusal.for_now() else Fail(refusal)
 
     async def protect(self, view: MigrationView) -> Verdict:
@@ -238,7 +247,7 @@ class StepRunner:
             return Wait(reason, left_s)
         # The API server sets PodScheduled with the binding (pkg/registry/core/pod/storage).
         bound_s = found.placed_s
-        asked = self._pacing.asked(found, bound_s)
+        asked = self._pacing.asked(view.migration, found, bound_s)
         in_time = view.now_s < bound_s + self._guidance_s(view.migration)
         if asked is Asked.PENDING and in_time and not view.late:
             return self._soon(Reason.GUIDANCE_UNKNOWN.refusal())
@@ -315,6 +324,16 @@ class StepRunner:
         before = marks_before(pod, known)
         await self._actuators.marker.unmark(pod.namespace, pod.name, pod.uid, before)
 
+    async def evict_stuck(self, pod: PodRecord) -> None:
+        """Evict a pod without a node that a move which is over had sent to its target."""
+        found = await self._read(pod.namespace, pod.name, pod.uid)
+        if found is None or found.spec.node_name:
+            return
+        victim = Victim(namespace=pod.namespace, name=pod.name, uid=pod.uid)
+        leads = self._preconditions.is_leader
+        driver, lost = self._actuators.eviction, "this process is no longer the leader"
+        await driver.evict(victim, lambda: None if leads() else lost)
+
     async def unrank(self, pod: PodRecord) -> None:
         """Give a pod its own deletion cost back that no Migration needs to go first."""
         await self._actuators.surge.costs.restore(pod.namespace, pod.name, pod.uid)
@@ -342,6 +361,15 @@ class StepRunner:
         self.remember(view.migration)
         version = self._first_seen[view.migration.uid]
         return self._pacing.acknowledged(version)
+
+    def _too_early_to_guide(self, migration: MigrationRecord) -> Wait | None:
+        """Wait until every API server has had the time to learn of the label.
+
+        None of them tells what it knows. A new leader waits again.
+        """
+        since_s = self._guides_since_s[migration.uid]
+        left_s = since_s + self._timing.guide_s - self._clock.monotonic()
+        return Wait(Reason.GUIDE_UNKNOWN.refusal(), left_s) if left_s > 0 else None
 
     def _guidance_s(self, migration: MigrationRecord) -> float:
         """Return how long after a binding it is worth waiting for evidence of guidance."""

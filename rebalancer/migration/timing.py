@@ -55,6 +55,8 @@ class Timing:
     """After this many failures a move goes on without marks, and cleanup leaves them behind."""
     sweep_s: float = 30.0
     """How often the controller searches for marks that were left behind."""
+    guide_s: float = 2.0
+    """How long API servers may take to learn that a Migration guides."""
     guidance_s: float = 60.0
     """How long after the binding extenders may take to report whether they were asked."""
     guidance_maintenance_s: float = 15.0

@@ -77,6 +77,14 @@ class Release(msgspec.Struct, frozen=True):
     """Nothing has to be undone any more: the finalizer of the Migration can go."""
 
 
+class StartGuiding(msgspec.Struct, frozen=True):
+    """The API server is to send the replacement to its target: the Migration gets a label."""
+
+
+class StopGuiding(msgspec.Struct, frozen=True):
+    """The move is over, and its label can go."""
+
+
 class Remove(msgspec.Struct, frozen=True):
     """The finished Migration has been kept long enough."""
 
@@ -87,5 +95,17 @@ class Rest(msgspec.Struct, frozen=True):
     seconds: float
 
 
-Next = Do | Wait | Fail | NotReplaced | Finish | Hold | Release | Remove | Rest
+Next = (
+    Do
+    | Wait
+    | Fail
+    | NotReplaced
+    | Finish
+    | Hold
+    | Release
+    | StartGuiding
+    | StopGuiding
+    | Remove
+    | Rest
+)
 """What the state machine returns."""

@@ -22,7 +22,7 @@ from common.api.migrations import Phase, Purpose, Step
 from common.cache.snapshot import Snapshot
 from common.cluster.migrations import MigrationRecord
 from common.cluster.records import PodRecord
-from common.config import Mode, RebalancerConfiguration, Strategy
+from common.config import Guide, Mode, RebalancerConfiguration, Strategy
 from common.load import NodeLoad
 from rebalancer.evictability import MoveHistory, move_history, was_carried_out
 from rebalancer.goals import MARGIN, Ceiling, Dimension
@@ -247,11 +247,13 @@ def _begins_an_exchange(start: Start) -> bool:
 
 
 def canary(start: Start) -> Refusal | None:
-    """Until a scheduler is known to call an extender, one move at a time finds out."""
-    if start.purpose is not Purpose.LOAD or start.guided or not start.config.require_extender:
+    """Until replacements are known to be guided, one move at a time finds out."""
+    if start.purpose is not Purpose.LOAD or start.guided or not start.config.needs_guidance:
         return None
     if not any(m.purpose is Purpose.LOAD for m in start.soon_over()):
         return None
+    if start.config.guide is Guide.ADMISSION:
+        return Reason.CANARY.refusal("admission")
     return Reason.CANARY.refusal(scheduler=start.pod.shape.scheduler_name)
 
 

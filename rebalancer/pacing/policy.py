@@ -13,18 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import structlog
 
-from common.api.contract import PRODUCT, PRODUCT_LABEL
-from common.api.migrations import Purpose
+from common.api.contract import GUIDED_BY, PRODUCT, PRODUCT_LABEL
+from common.api.migrations import Outcome, Purpose
 from common.cache.snapshot import Snapshot
 from common.cache.state import ClusterState
 from common.clock import Clock
 from common.cluster.migrations import MigrationRecord
 from common.cluster.records import PodRecord
-from common.config import RebalancerConfiguration, load_settings_hash
+from common.config import Guide, RebalancerConfiguration, load_settings_hash
 from common.load import Belief
 from common.metrics import Metrics
 from common.observer import Observer
@@ -58,6 +58,10 @@ from rebalancer.refusals import Reason, Refusal
 from rebalancer.store import MigrationStore
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+
+_GUIDED: Final = (Outcome.AS_PLANNED, Outcome.ALTERNATIVE, Outcome.ELSEWHERE)
+"""Outcomes of moves whose replacement carried the mark of its Migration."""
 
 
 class _KeptHistory(NamedTuple):
@@ -153,8 +157,15 @@ class PacingPolicy:
         view = self._extenders.view()
         return view.acknowledged(resource_version) if view.live else None
 
-    def asked(self, replacement: PodRecord, bound_s: float) -> Asked:
-        """Tell whether the pod's scheduler asked an extender before it bound the pod."""
+    def asked(self, migration: MigrationRecord, replacement: PodRecord, bound_s: float) -> Asked:
+        """Tell whether the replacement was told where to go before it was bound.
+
+        A policy of the API server leaves its mark on the pod; whether its scheduler asked an
+        extender, the extenders have to report.
+        """
+        if self._config().guide is Guide.ADMISSION:
+            told = replacement.annotations.get(GUIDED_BY) == migration.uid
+            return Asked.YES if told else Asked.NO
         return self._extenders.asked(
             Binding(
                 scheduler=replacement.shape.scheduler_name,
@@ -188,7 +199,7 @@ class PacingPolicy:
         """Return why nothing at all may be moved for load now."""
         config, state = self._config(), self._breakers_now(Purpose.LOAD).cluster()
         stopped = blocks(state, self._clock.now(), another=False)
-        if stopped is not None or not config.require_extender:
+        if stopped is not None or not config.needs_extender:
             return stopped
         # One scheduler whose pods can be steered is enough to plan; pacing checks each pod's own.
         found = [unsteered(self._guidance(name)) for name in config.scheduler_names]
@@ -224,7 +235,7 @@ class PacingPolicy:
         ahead = [m for m in start.soon_over() if m.purpose is start.purpose]
         breakers = self._breakers(start.purpose, start.snapshot, start.others)
         yield from breakers.against(start.migration, ahead)
-        if start.purpose is Purpose.LOAD and start.config.require_extender:
+        if start.purpose is Purpose.LOAD and start.config.needs_extender:
             unsteerable = unsteered(self._guidance(start.pod.shape.scheduler_name))
             if unsteerable is not None:
                 yield unsteerable
@@ -239,9 +250,15 @@ class PacingPolicy:
             ahead=ahead,
             moment=self._moment(snapshot),
             begun=has_begun(migration, self._store.reserved),
-            guided=self._extenders.view().guided(pod.shape.scheduler_name) is not None,
+            guided=self._is_guided(pod, others),
             filled=None if belief is None else target_with(migration, pod, ahead, belief),
         )
+
+    def _is_guided(self, pod: PodRecord, others: Sequence[MigrationRecord]) -> bool:
+        """Tell whether replacements of such pods are known to be guided."""
+        if self._config().guide is Guide.ADMISSION:
+            return any(other.outcome in _GUIDED for other in others)
+        return self._extenders.view().guided(pod.shape.scheduler_name) is not None
 
     def _moment(self, snapshot: Snapshot) -> Moment:
         return Moment(snapshot, self._config(), self._clock.now())
@@ -316,6 +333,8 @@ class PacingPolicy:
                 yield name
 
     def _extender_notes(self, view: ExtenderView) -> Iterator[str]:
+        if self._config().guide is Guide.ADMISSION:
+            return
         for scheduler in self._config().scheduler_names:
             share = view.share(scheduler)
             if share is None:

@@ -19,7 +19,7 @@ from typing import Final
 
 from common.api.migrations import Phase, Purpose
 from common.cluster.migrations import MigrationRecord
-from common.config import Breaker, RebalancerConfiguration
+from common.config import Breaker, Guide, RebalancerConfiguration
 from rebalancer.pacing.history import LONGEST_S, Histories, History
 from rebalancer.pacing.votes import (
     FEWEST_BAD,
@@ -67,9 +67,9 @@ def histories_of(
         migrations,
         config.breaker,
         purpose,
-        guidance=config.require_extender,
+        guidance=config.needs_guidance,
         # Where a scheduler may show only a part of the nodes, misses are expected.
-        misses=not config.allow_sampling,
+        misses=not config.allow_sampling or config.guide is Guide.ADMISSION,
     )
 
 
@@ -271,4 +271,4 @@ class _ClusterReplay(_CountingReplay):
 
 def _unguided(migration: MigrationRecord) -> str:
     pod = f"{migration.namespace}/{migration.pod_name}"
-    return f"the replacement of {pod} was placed without asking an extender"
+    return f"the replacement of {pod} was placed without guidance"

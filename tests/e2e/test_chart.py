@@ -49,6 +49,7 @@ ACT = {"mode": "act"}
 BARE = {"barePods": {"enabled": True}}
 GUARD = {"podGuard": {"enabled": True}}
 OPT_IN = {"namespaceOptIn": {"enabled": True}}
+ADMISSION = {"guide": "admission"}
 WATCHED = {"monitoring": {"enabled": True}}
 EXPOSED = {"extender": {"exposeMetrics": True}}
 DIGEST = f"sha256:{'0123456789abcdef' * 4}"
@@ -73,6 +74,7 @@ def documented_patches(word: str) -> list[Json]:
 COMBINATIONS = (
     Combination("base", (), NONE),
     Combination("base", ("act", "monitoring"), {**NONE, **ACT, **WATCHED}),
+    Combination("base", ("admission-guide",), {**NONE, **ADMISSION}),
     Combination(SECOND),
     Combination(SECOND, ("act",), ACT),
     Combination(SECOND, ("bare-pods",), BARE),
@@ -203,6 +205,9 @@ def test_lint_has_nothing_to_say(tools: Tools) -> None:
         ("rebalancer.config.mode=act", "set the value `mode` instead"),
         ("rebalancer.config.barePods=replace", "barePods.enabled"),
         ("scheduler.mode=none,namespaceOptIn.enabled=true", "no second scheduler"),
+        ("guide=admission", "set scheduler.mode to none"),
+        ("guide=webhook", "guide"),
+        ("rebalancer.config.guide=admission", "set the value `guide` instead"),
         ("networkPolicy.from[0].namespace=x", "namespace"),
         ("namespaceOptIn.schedulerNames={a'b}", "schedulerNames"),
         ("monitoring.runbookBaseUrl=here", "runbookBaseUrl"),
@@ -483,11 +488,14 @@ def test_alerts_link_their_page_only_where_one_is_published(tools: Tools) -> Non
         ("v1.35.3-gke.1", False),
     ],
 )
-def test_namespaces_opt_in_only_where_the_cluster_can(
-    tools: Tools, version: str, taken: bool
+@pytest.mark.parametrize(
+    "settings", ["namespaceOptIn.enabled=true", "guide=admission,scheduler.mode=none"]
+)
+def test_policies_that_mutate_are_rendered_only_where_the_cluster_can(
+    tools: Tools, version: str, taken: bool, settings: str
 ) -> None:
     chart = ("template", "evenkeel", str(CHART), f"--kube-version={version}")
-    wish = ("--set", "namespaceOptIn.enabled=true")
+    wish = ("--set", settings)
     if taken:
         tools.helm(*chart, *wish)
     else:

@@ -11,7 +11,7 @@ import yaml
 
 from common import __version__
 from common.cli import parser
-from common.config import Mode, RebalancerConfiguration, load_config
+from common.config import Guide, Mode, RebalancerConfiguration, Surge, load_config
 from extender.__main__ import PROGRAM as EXTENDER
 from tests.support.deploy.containers import lasting
 from tests.support.deploy.render import CONTROL_PLANE, SECOND, kustomization, named, patched, render
@@ -20,6 +20,7 @@ from tests.support.repository import DEPLOY
 
 VARIANTS = {
     "base": ("base", ()),
+    "base-guided": ("base", ("act", "admission-guide")),
     "second": (SECOND, ()),
     "second-all": (SECOND, ("act", "bare-pods", "namespace-opt-in", "pod-guard")),
     "control-plane": (CONTROL_PLANE, ()),
@@ -65,6 +66,8 @@ def test_the_rebalancer_is_told_what_was_chosen(
     assert config.mode is (Mode.ACT if "act" in components else Mode.OBSERVE)
     assert config.scheduler_names == (scheduler,)
     assert (config.bare_pods == "replace") == ("bare-pods" in components)
+    assert (config.guide is Guide.ADMISSION) == ("admission-guide" in components)
+    assert config.surge is Surge.SINGLE_REPLICA
 
 
 def test_every_object_is_ours_and_in_a_namespace_of_ours(objects: list[Json]) -> None:

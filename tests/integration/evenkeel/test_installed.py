@@ -237,6 +237,20 @@ async def test_a_planted_fault_is_found_with_its_fix(
     assert all(f["fix"] for f in found)
 
 
+async def test_where_the_api_server_guides_no_extender_is_missed(world: World) -> None:
+    cluster, flags = world
+    undo = no_extender(cluster), configured(guide="admission")(cluster)
+    try:
+        _, answer = await examined(flags)
+    finally:
+        for each in undo:
+            each()
+    said = {found["check"]: found["level"] for found in answer["findings"]}
+    assert said["guide"] == "ok"
+    assert "extenders" not in said
+    assert "wiring" not in said
+
+
 LOAD = ("LoadBalancing", "ResourceOptimization")
 
 

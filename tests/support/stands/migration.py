@@ -103,7 +103,7 @@ class OpenPolicy(PacingPolicy):
     def acknowledged(self, resource_version: int) -> Refusal | None:
         return self.not_acknowledged
 
-    def asked(self, replacement: PodRecord, bound_s: float) -> Asked:
+    def asked(self, migration: MigrationRecord, replacement: PodRecord, bound_s: float) -> Asked:
         return self.evidence
 
     def trying(self, migration: MigrationRecord) -> str:

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from common.api.contract import SURGE_FINALIZER
+from common.api.contract import GUIDE_LABEL, SURGE_FINALIZER
 from common.api.migrations import Migration
 from common.api.objects import Deployment, Job, Pod, PodDisruptionBudget, ReplicaSet, StatefulSet
 from common.cache.state import ClusterState
+from common.config import RebalancerConfiguration
 from rebalancer.migration.verdicts import (
     Do,
     Fail,
@@ -27,6 +28,8 @@ from rebalancer.migration.verdicts import (
     NotReplaced,
     Release,
     Rest,
+    StartGuiding,
+    StopGuiding,
     Wait,
 )
 from rebalancer.migration.view import MigrationView
@@ -67,6 +70,10 @@ class MigrationCase:
     @property
     def expected(self) -> str:
         return str(self.row["expect"])
+
+    @property
+    def config(self) -> RebalancerConfiguration:
+        return RebalancerConfiguration.model_validate(self.row.get("config", {}))
 
     def view(self) -> MigrationView:
         return MigrationWorld(self.row).view()
@@ -136,6 +143,7 @@ class MigrationWorld:
             "labels": {"app": "web"},
             "creationTimestamp": _ago(given.get("age", HOUR_S)),
             "ownerReferences": [] if bare else [owner],
+            "annotations": given.get("annotations", {}),
         }
         if given.get("terminating"):
             meta["deletionTimestamp"] = _ago(1)
@@ -179,6 +187,8 @@ class MigrationWorld:
             "resourceVersion": "7",
             "creationTimestamp": _ago(row.get("age", AGE_S)),
         }
+        if row.get("guides"):
+            meta["labels"] = {GUIDE_LABEL: "admission"}
         if row.get("held"):
             meta["finalizers"] = [SURGE_FINALIZER]
         if row.get("withdrawn"):
@@ -210,6 +220,10 @@ def spoken(verdict: Next) -> str:
             return "Hold"
         case Release():
             return "Release"
+        case StartGuiding():
+            return "StartGuiding"
+        case StopGuiding():
+            return "StopGuiding"
         case Rest(seconds=seconds):
             return f"Rest {seconds:g}"
     return "Remove"

@@ -101,7 +101,7 @@ def test_the_shipped_rebalancer_observes_and_has_the_defaults_otherwise() -> Non
 
 def test_what_overlays_and_components_replace_is_quoted_in_their_order() -> None:
     parts = SHIPPED_REBALANCER.read_text().split('"')
-    assert parts[1::2] == ["observe", "default-scheduler", "skip", "SingleReplica"]
+    assert parts[1::2] == ["observe", "default-scheduler", "skip", "SingleReplica", "extender"]
     assert [part.splitlines()[-1] for part in parts[0:7:2]] == [
         "mode: ",
         "schedulerNames: [",
@@ -145,7 +145,7 @@ def test_the_second_scheduler_is_the_one_that_is_tested() -> None:
 def test_an_older_kubectl_understands_the_kustomizations() -> None:
     # `sourceValue` came with kubectl 1.34, and clusters from 1.32 on are supported.
     made = [each for found in kustomizations() for each in found.get("replacements", ())]
-    assert len(made) == 4
+    assert len(made) == 5
     assert all(each.keys() == {"source", "targets"} for each in made)
 
 

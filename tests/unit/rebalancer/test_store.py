@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from common.api.contract import GUIDE_LABEL
 from common.api.migrations import Migration, MigrationSpec, MigrationStatus, ReplacementRef, Uses
 from common.cache.state import ClusterState
 from common.cluster.migrations import MigrationRecord
@@ -142,6 +143,21 @@ async def test_a_change_carries_the_version_that_was_decided_on() -> None:
     await store.update_status(before, {"message": "waiting"})
     version = {"resourceVersion": str(before.resource_version)}
     assert api.patches == [{"metadata": version, "status": {"message": "waiting"}}]
+
+
+async def test_guiding_is_a_label_of_exactly_this_migration() -> None:
+    state, api = MigrationWorld({}).state, Api("InProgress", version=8)
+    store = store_of(api, state)
+    mine = store.current("web-a")
+    assert mine is not None
+    api.found["metadata"]["labels"] = {GUIDE_LABEL: "admission"}
+    assert (await store.guide(mine)).guides
+    del api.found["metadata"]["labels"]
+    assert not (await store.unguide(mine)).guides
+    said = [patch["metadata"] for patch in api.patches]
+    assert said == [
+        {"uid": "m-web-a", "labels": {GUIDE_LABEL: value}} for value in ("admission", None)
+    ]
 
 
 async def test_a_created_migration_is_seen_until_the_watch_shows_it() -> None:

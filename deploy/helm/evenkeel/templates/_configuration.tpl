@@ -5,6 +5,7 @@ sets for both programs and for one. Keys are not checked here: the programs refu
 {{- define "evenkeel.rebalancerConfig" -}}
 {{- $config := fromYaml (.Files.Get "files/rebalancer.yaml") -}}
 {{- $_ := set $config "mode" .Values.mode -}}
+{{- $_ := set $config "guide" .Values.guide -}}
 {{- $_ := set $config "barePods" (ternary "replace" "skip" .Values.barePods.enabled) -}}
 {{- if eq .Values.scheduler.mode "second" -}}
 {{- $_ := set $config "schedulerNames" (list "evenkeel-scheduler") -}}
@@ -109,6 +110,15 @@ bearerTokenFile caFile insecureSkipVerify timeout
 {{- end -}}
 {{- if and .Values.namespaceOptIn.enabled (not (semverCompare ">=1.36.0-0" .Capabilities.KubeVersion.Version)) -}}
 {{- fail (printf "namespaceOptIn.enabled: needs MutatingAdmissionPolicies of Kubernetes 1.36, and this cluster has %s: set schedulerName in your templates, or use the Kyverno policy in deploy/components/namespace-opt-in-kyverno" .Capabilities.KubeVersion.Version) -}}
+{{- end -}}
+{{- if hasKey $config "guide" -}}
+{{- fail "rebalancer.config.guide: set the value `guide` instead, it takes a policy as well" -}}
+{{- end -}}
+{{- if and (eq .Values.guide "admission") (not (semverCompare ">=1.36.0-0" .Capabilities.KubeVersion.Version)) -}}
+{{- fail (printf "guide: admission needs MutatingAdmissionPolicies of Kubernetes 1.36, and this cluster has %s: use the extender" .Capabilities.KubeVersion.Version) -}}
+{{- end -}}
+{{- if and (eq .Values.guide "admission") (ne .Values.scheduler.mode "none") -}}
+{{- fail "guide: with admission no scheduler calls an extender: set scheduler.mode to none" -}}
 {{- end -}}
 {{- if and .Values.namespaceOptIn.enabled (ne .Values.scheduler.mode "second") -}}
 {{- fail "namespaceOptIn.enabled: there is no second scheduler to send pods to (scheduler.mode)" -}}

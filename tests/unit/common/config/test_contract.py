@@ -46,6 +46,7 @@ REBALANCER: dict[str, Any] = LOAD | {
     "revalidateWithin": "90s",
     "minGain": 1.0,
     "schedulerNames": ["default-scheduler"],
+    "guide": "extender",
     "requireExtender": True,
     "allowSampling": False,
     "poolLabel": "",

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from common.api.contract import GUIDED_BY
 from common.api.objects import PriorityClass, ReplicaSet, StatefulSet
 from common.cache.snapshot import Snapshot
 from common.cache.state import ClusterState
@@ -58,6 +59,18 @@ def test_a_replacement_is_judged_by_the_larger_requests(
     workload = build.replica_set("web", 2, cpu=template)
     snapshot = cluster(workload, build.pod("web-1", node="a", cpu=resized))
     assert replacement(only_pod(snapshot), snapshot).shape.requests.cpu_milli == judged
+
+
+@pytest.mark.parametrize("guided", [True, False])
+def test_the_next_pod_is_not_bound_to_where_a_move_has_sent_this_one(guided: bool) -> None:
+    field = {"key": "metadata.name", "operator": "In", "values": ["a"]}
+    terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    sent = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    said = {GUIDED_BY: "m"} if guided else {}
+    pod = build.pod("web-1", node="a", spec={"affinity": sent}, annotations=said)
+    snapshot = cluster(build.replica_set("web", 2), pod)
+    bound = replacement(only_pod(snapshot), snapshot).shape.required_nodes is not None
+    assert bound is not guided
 
 
 def test_a_stateful_pod_comes_back_under_its_name_with_its_claims() -> None:

@@ -21,14 +21,14 @@ CONFIG = RebalancerConfiguration()
 
 @pytest.mark.parametrize("case", load_cases("state_machine.yaml"), ids=str)
 def test_the_next_step_follows_from_what_is_seen(case: MigrationCase) -> None:
-    assert spoken(next_step(case.view(), CONFIG)) == case.expected
+    assert spoken(next_step(case.view(), case.config)) == case.expected
 
 
 def test_every_rule_decides_some_case_of_the_table() -> None:
     deciding = set()
     for case in load_cases("state_machine.yaml"):
-        view = case.view()
-        deciding.add(next((r for r in RULES if r(view, CONFIG) is not None), None))
+        view, config = case.view(), case.config
+        deciding.add(next((r for r in RULES if r(view, config) is not None), None))
     assert deciding >= set(RULES)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from common.api.contract import TEMPORARY_PDB_LABEL
 from common.api.migrations import StepReason
+from common.cluster.records import PodUid
 from common.config import RebalancerConfiguration
 from common.metrics import Metrics
 from common.runtime import Runtime
@@ -205,3 +206,37 @@ async def test_a_replacement_that_has_succeeded_is_no_loss(
         assert isinstance(found, Proceed)
         assert found.reason == ending
         assert "has succeeded" in found.message
+
+
+async def test_api_servers_have_time_to_learn_what_guides() -> None:
+    clock = world_clock()
+    runner = evicting(BUDGET, clock)
+    row = {"guides": True, "done": ["BudgetChecked", "Marked"]}
+    view = MigrationWorld(row).view()
+    runner.remember(view.migration)
+    assert left_s(await runner.acknowledge(view)) == 2.0
+    await clock.advance(2.0)
+    runner.remember(view.migration)
+    assert isinstance(await runner.acknowledge(view), Proceed)
+
+
+class Victims(Driver):
+    """Notes which pods are evicted."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    async def evict(self, victim: Victim, stopped: Stopped) -> Answer:
+        assert stopped() is None
+        self.names.append(victim.name)
+        return Answer(Result.ACCEPTED, "the Eviction API accepted it")
+
+
+@pytest.mark.parametrize(("node", "evicted"), [("", ["web-b"]), ("n4", [])])
+async def test_a_pod_that_was_sent_to_a_full_node_is_evicted_unless_it_has_one(
+    node: str, evicted: list[str]
+) -> None:
+    driver, live = Victims(), {"metadata": {"uid": "web-b"}, "spec": {"nodeName": node}}
+    runner = evicting(BUDGET, world_clock(), eviction=driver, client=Reader(**live))
+    await runner.evict_stuck(MigrationWorld({}).state.snapshot().pods[PodUid("web-b")])
+    assert driver.names == evicted

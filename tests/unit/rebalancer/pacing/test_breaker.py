@@ -466,8 +466,7 @@ def test_unguided_moves_stop_their_namespaces_and_in_three_of_them_all() -> None
     two = moves_of("u shop w", *(f"u thief w{n}" for n in range(30)))
     assert {name.partition("/")[0] for name in states(two)} == {"shop", "thief"}
     assert states(moves_of("u thief w", "u shop w", "u desk w"))["all"].cause == (
-        "the replacement of desk/p2 was placed without asking an extender, "
-        "like some in 2 other namespaces"
+        "the replacement of desk/p2 was placed without guidance, like some in 2 other namespaces"
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from common.api.contract import GUIDED_BY
 from common.cluster.migrations import MigrationRecord
 from common.config import SourceKind
 from common.load import Belief, LoadTracker
@@ -196,7 +197,38 @@ def test_a_replacement_is_guided_if_its_scheduler_asked_since_it_was_made(
     world = PacedWorld({"extenders": {"a": {"calls": {"default-scheduler": {"ago": ago}}}}})
     now_s = world.clock.now()
     made = replace(world.pod, created_s=now_s - 60.0)
-    assert world.policy.asked(made, now_s - 50.0) is answer
+    assert world.policy.asked(world.migration, made, now_s - 50.0) is answer
+
+
+ADMISSION = {"config": {"guide": "admission"}, "extenders": {}}
+
+
+def test_moves_that_the_api_server_guides_need_no_extender() -> None:
+    world = PacedWorld({**ADMISSION, "siblings": {}})
+    assert world.policy.may_plan() is None
+    assert world.policy.notes() == ()
+    assert world.asked() is None
+    second = _twin(world)
+    world.config = config_of({"config": {"guide": "admission", "barePods": "replace"}})
+    assert world.asked(second) == "Canary", "no replacement has shown that the policy works"
+    ended = {"evicted": 90, "phase": "Completed", "finished": 30, "created": 100}
+    world.add({"pod": "x", "source": "n3", "outcome": "AsPlanned", **ended})
+    assert world.asked(second) is None
+
+
+@pytest.mark.parametrize(("said", "answer"), [("", Asked.NO), ("x", Asked.NO), ("own", Asked.YES)])
+def test_a_guided_replacement_says_by_which_migration(said: str, answer: Asked) -> None:
+    world = PacedWorld({**ADMISSION, "extenders": {"a": {}}})
+    uid = world.migration.uid if said == "own" else said
+    made = replace(world.pod, annotations={GUIDED_BY: uid} if uid else {})
+    assert world.policy.asked(world.migration, made, world.clock.now()) is answer
+
+
+def test_a_replacement_without_guidance_stops_moves_also_where_no_extender_is_required() -> None:
+    world = PacedWorld({"config": {"guide": "admission", "requireExtender": False}})
+    ended = {"evicted": 90, "phase": "Completed", "finished": 30, "created": 100}
+    world.add({"pod": "x", "source": "n3", "outcome": "Unguided", **ended})
+    assert world.asked() == "BreakerOpen"
 
 
 def test_what_the_asker_knows_against_a_move_frees_its_place_too() -> None:
@@ -270,7 +302,7 @@ def test_a_half_open_breaker_shows_as_a_half() -> None:
     world = PacedWorld(row)
     assert world.policy.notes() == (
         "One move at a time for load: the replacement of default/other-0 was placed without "
-        "asking an extender.",
+        "guidance.",
     )
     world.policy.report()
     assert world.metric("breaker_open", purpose="load") == 0.5
@@ -335,7 +367,7 @@ def test_moves_of_another_namespace_that_go_wrong_stop_nothing_here() -> None:
     assert world.metric("breaker_open", purpose="load") is None
     assert world.policy.notes() == (
         "Nothing is moved for load in namespace thief: the replacement of thief/x1 was placed "
-        "without asking an extender.",
+        "without guidance.",
     )
     world.policy.report()
     assert world.metric("breaker_open", purpose="load") == 0.0
