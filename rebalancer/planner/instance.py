@@ -62,7 +62,8 @@ class Instance:
     def may_run(self, pods: Ints, rows: Ints) -> Flags:
         """[pods, rows] tell which of these pods could run on which of these nodes."""
         kinds = pods if self.kinds is None else self.kinds[pods]
-        return self.allowed[np.ix_(kinds, rows)] & (self.at[pods][:, None] != rows)
+        elsewhere = self.at[pods][:, None] != rows
+        return np.asarray(self.allowed[np.ix_(kinds, rows)] & elsewhere)
 
     def may_leave(self) -> Flags:
         """[P] tell which pods could run on a node that takes pods, other than their own."""
