@@ -154,7 +154,7 @@ class Aggregations(Settings):
         description="By which figure a node counts as above its ceiling, and nodes are compared.",
     )
     targets: Aggregation = Field(
-        default=Aggregation(),
+        default=Aggregation(type=AggregationType.P95, window=Duration("30m")),
         description="By which figure a node has room for more pods, for moves and for scores.",
     )
 

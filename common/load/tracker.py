@@ -85,11 +85,12 @@ class LoadTracker:
             trackers[name] = tracker
             self._update_pods(view, tracker, now_s)
             usage = sample.nodes.get(name)
-            tracker.pressure = sample.pressures.get(name, NO_PRESSURE)
+            waits = sample.pressures.get(name, NO_PRESSURE)
+            pressed, tracker.pressure = waits != tracker.pressure, waits
             residual = partial(residuals.of, place)
             news = usage is not None and tracker.take(usage, limits[place], residual)
             measured.append(news)
-            if news or fresh[place] or sample.pressures or self._past is not None:
+            if news or fresh[place] or pressed:
                 self._judgements.pop(name, None)
         self._remember(trackers.values(), measured, now_s)
         self._trackers = trackers

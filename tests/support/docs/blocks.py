@@ -134,6 +134,10 @@ def _chart(name: str) -> dict[str, Json]:
 def _is_values(found: Mapping[str, Json]) -> bool:
     """Tell whether this is meant for the chart: its blocks are named after our programs."""
     blocks = {"image", "rebalancer", "extender", "scheduler", "monitoring", "barePods"}
+    # The chart's `load` holds keys of the configuration, of which one is called `load` too.
+    load = found.get("load")
+    if isinstance(load, dict) and load.keys() & frozenset().union(*map(_keys, KINDS.values())):
+        return True
     return bool(_chart("values.yaml")) and any(
         isinstance(found.get(key), dict) for key in blocks & found.keys()
     )

@@ -88,7 +88,7 @@ BESIDE: dict[str, Any] = {
     "load": {
         "aggregation": {
             "ceilings": {"type": "last", "window": "15m"},
-            "targets": {"type": "last", "window": "15m"},
+            "targets": {"type": "p95", "window": "30m"},
         },
     },
     "estimates": {
