@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from common.clock import SYSTEM
 from common.config import RebalancerConfiguration
 from common.load import Belief, LoadTracker
 from common.usage import Sample
-from common.usage.auto import PrometheusSource
+from common.usage.prometheus import PrometheusSource
 from rebalancer.decision import Decider
 from rebalancer.planner import Plan
 from simulator import build
@@ -125,7 +126,7 @@ async def planned(url: str, **more: Any) -> Plan:
 async def test_a_node_of_low_use_and_high_pressure_is_relieved_and_never_filled(
     tmp_path: Path,
 ) -> None:
-    exporter = Exporter({f"/{name}": lambda name=name: machine(name) for name in PODS})
+    exporter = Exporter({f"/{name}": partial(machine, name) for name in PODS})
     exporter.pages["/cadvisor"] = kubelet
     async with exporter.running():
         port = exporter.port

@@ -33,7 +33,7 @@ sets for both programs and for one. Keys are not checked here: the programs refu
 
 {{/* Keys that the rebalancer reads only at startup (`FIXED` in rebalancer/config_reload.py). */}}
 {{- define "evenkeel.fixedKeys" -}}
-clientConnection console leaderElection reading usageSource usageInterval prometheus metricExpiry clockSkew smoothing estimates
+clientConnection console leaderElection reading usageSource usageInterval prometheus metricExpiry clockSkew smoothing load pressure estimates
 {{- end -}}
 
 {{- define "evenkeel.rebalancerFixed" -}}
@@ -61,7 +61,7 @@ clientConnection console leaderElection reading usageSource usageInterval promet
 
 {{/* The keys that decide load, in both configurations. */}}
 {{- define "evenkeel.loadKeys" -}}
-cpuThreshold memoryThreshold pools usageSource prometheus metricExpiry observations clearObservations clockSkew smoothing estimates
+cpuThreshold memoryThreshold pools usageSource prometheus metricExpiry observations clearObservations clockSkew smoothing load pressure estimates
 {{- end -}}
 
 {{/* Keys inside of these that may differ between the programs. */}}
