@@ -74,8 +74,8 @@ class Participation:
     """What is known of nodes and closes nothing to them: it is only shown."""
     held: frozenset[NodeName] = frozenset()
     """Nodes whose pool waits or only observes: they give no pods for goals of other nodes."""
-    pool_rules: Mapping[str, NodeRules] = field(default_factory=dict)
-    """What holds for the nodes of each pool: all of a pool follow one rule."""
+    pool_rules: Mapping[str, NodeRules] = field(default_factory=dict, compare=False)
+    """What holds for the nodes of each pool: all of a pool follow one rule of the configuration."""
     mobility: Mobility = field(kw_only=True, compare=False, repr=False)
     """Which nodes could give or take pods at all; worked out on demand, because it is costly."""
 

@@ -156,16 +156,18 @@ async def test_ctrl_c_ends_the_command_and_not_the_drain(tmp_path: Path) -> None
         await loop.until_ready("web", 2)
         config = str(loop.configured(**MAINTENANCE))
         flags = ("--kubeconfig", str(loop.kubeconfig), "-n", "default", "--config", config)
-        async with started(*flags, "drain", "node-0") as process:
-            assert process.stderr is not None
-            while b"Draining node-0" not in (line := await process.stderr.readline()):
-                assert line, "it ended before it began"
-            process.send_signal(signal.SIGINT)
-            said = (await process.stderr.read()).decode()
-            assert await process.wait() == 130
+        async with loop.rebalancer(**MAINTENANCE):
+            async with started(*flags, "drain", "node-0") as process:
+                assert process.stderr is not None
+                while b"Draining node-0" not in (line := await process.stderr.readline()):
+                    assert line, "it ended before it began"
+                process.send_signal(signal.SIGINT)
+                said = (await process.stderr.read()).decode()
+                assert await process.wait() == 130
+            assert under_maintenance(loop.store.get(NODES, "node-0")["metadata"]["labels"])
+            maintain(loop.cluster, "node-0", on=False)
         assert "evenkeel drain node-0 --cancel" in said
         assert "Traceback" not in said
-        assert under_maintenance(loop.store.get(NODES, "node-0")["metadata"]["labels"])
 
 
 def app_of(pod: Json) -> str:

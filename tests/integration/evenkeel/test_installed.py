@@ -414,11 +414,13 @@ async def test_why_says_which_rule_decides(world: World) -> None:
     pools = [{"name": "tight", "nodeSelector": "kubernetes.io/hostname=node-0", "cpuThreshold": 9}]
     night = [{"schedule": "0 0 29 2 *", "duration": "1m"}]
     undo = configured(pools=pools, namespaces=[{"selector": "", "schedule": night}])(cluster)
-    pod = cluster.pods()[0]["metadata"]["name"]
+    meta = next(
+        pod["metadata"] for pod in cluster.pods() if pod["metadata"]["namespace"] == "default"
+    )
     try:
         node = await evenkeel(*flags, "why", "node", "node-0")
         other = await evenkeel(*flags, "why", "node", "node-1")
-        found = await evenkeel(*flags, "why", "pod", f"default/{pod}")
+        found = await evenkeel(*flags, "why", "pod", f"default/{meta['name']}")
     finally:
         undo()
     assert "pool tight (kubernetes.io/hostname=node-0) sets cpuThreshold" in node.out

@@ -50,8 +50,8 @@ async def test_a_level_cluster_is_left_alone_and_can_be_kept(tmp_path: Path) -> 
         await running.until((tmp_path / "out").read_text, "the figures are printed")
         assert figures(tmp_path)["evictions"] == 0
         commands = [line.strip() for line in running.text.splitlines() if line.startswith(5 * " ")]
-        label, kill, _, again, look = (shlex.split(line) for line in commands[-5:])
-        for command in (label, look, kill):
+        label, kill, _, again, look, ask = (shlex.split(line) for line in commands[-6:])
+        for command in (label, look, ask, kill):
             quiet = asyncio.subprocess.DEVNULL
             process = await asyncio.create_subprocess_exec(*command, stdout=quiet, stderr=quiet)
             assert await process.wait() == 0, command
