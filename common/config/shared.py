@@ -173,6 +173,12 @@ class Pressure(Settings):
     def is_judged(self) -> bool:
         return self.cpu is not None or self.memory is not None
 
+    def exceeded(self, cpu: float | None, memory: float | None) -> tuple[bool, bool]:
+        """Tell for each resource whether tasks wait longer than allowed; not if it is unknown."""
+        pairs = ((cpu, self.cpu), (memory, self.memory))
+        too_long = [a is not None and most is not None and a > most for a, most in pairs]
+        return too_long[0], too_long[1]
+
 
 class LoadFigures(Settings):
     """How samples become the figures that nodes are judged by."""

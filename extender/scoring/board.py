@@ -299,9 +299,7 @@ def _column(
 
 def _pressed(load: NodeLoad, most: Pressure) -> bool:
     """Tell whether tasks of a node wait too long: then it counts as being at its threshold."""
-    found = load.pressure
-    pairs = ((found.cpu_percent, most.cpu), (found.mem_percent, most.memory))
-    return any(level is not None and top is not None and level > top for level, top in pairs)
+    return any(most.exceeded(load.pressure.cpu_percent, load.pressure.mem_percent))
 
 
 def _newcomers(

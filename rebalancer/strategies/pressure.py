@@ -42,12 +42,9 @@ def allowed(settings: LoadSettings) -> Mapping[Dimension, float]:
 
 def under_pressure(load: NodeLoad, settings: LoadSettings) -> tuple[Dimension, ...]:
     """Return the resources that tasks of a node wait for too long."""
-    found = pressures(load)
-    return tuple(
-        dimension
-        for dimension, most in allowed(settings).items()
-        if (level := found[dimension]) is not None and level > most
-    )
+    too_long = settings.pressure.exceeded(load.pressure.cpu_percent, load.pressure.mem_percent)
+    resources = (Dimension.CPU, Dimension.MEMORY)
+    return tuple(each for each, waits in zip(resources, too_long, strict=True) if waits)
 
 
 def words(load: NodeLoad, dimension: Dimension, settings: LoadSettings) -> str:
