@@ -21,7 +21,6 @@ from bench.milp import Answer, Model, solve
 from rebalancer.goals import PRECISION, AtMost, Empty, Goal, Spread
 from rebalancer.planner.bounds import LEEWAY, excess, lower_bound, rows_of, source_needs
 from rebalancer.planner.instance import TOLERANCE, Flags, Floats, Instance, Ints, movable
-from rebalancer.planner.resources import AXES
 
 
 class Status(StrEnum):
@@ -154,7 +153,7 @@ def _together(model: Model, instance: Instance, goal: Spread, pod: Ints, node: I
     members = rows_of(instance, goal.nodes)
     if len(members) < max(2, len(goal.nodes)):
         return
-    axis = AXES[goal.dimension]
+    axis = goal.dimension.axis
     level = instance.percent[members, axis]
     rows, columns, values = _flow(instance, axis, pod, node)
     place = np.full(len(instance.nodes), -1)

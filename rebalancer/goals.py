@@ -6,13 +6,13 @@ A goal names nodes and percentages, never victims. Plain values, each with a mes
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Final
+from functools import lru_cache
+from typing import ClassVar, Final
 
 import msgspec
 
 from common.cluster.records import NodeName
-from common.config import Strategy
+from common.config import LoadSettings, Strategy
 
 PRECISION: Final = 0.05
 """Points: a node that is no further above a threshold is at it; samples are not more precise."""
@@ -21,27 +21,55 @@ MARGIN: Final = 0.5
 later differ from what it predicted."""
 
 
-class Dimension(StrEnum):
-    """A resource that is balanced."""
+class Dimension(msgspec.Struct, frozen=True, gc=False, order=True):
+    """A resource of which a node may use too much."""
 
-    CPU = "cpu"
-    MEMORY = "memory"
+    CPU: ClassVar[Dimension]
+    MEMORY: ClassVar[Dimension]
 
-    @property
-    def label(self) -> str:
-        """Return it as people write it."""
-        return "CPU" if self is Dimension.CPU else "memory"
+    axis: int
+    """Its place among the resources: CPU, memory, then further ones."""
+    label: str
+    """How people write it."""
+    key: str
+    """The key of the configuration with its threshold."""
 
 
-class Ceiling(msgspec.Struct, frozen=True, gc=False):
+Dimension.CPU = Dimension(0, "CPU", "cpuThreshold")
+Dimension.MEMORY = Dimension(1, "memory", "memoryThreshold")
+BALANCED: Final = (Dimension.CPU, Dimension.MEMORY)
+"""The resources whose spread is judged; all others have a ceiling only."""
+
+
+def dimensions_of(config: LoadSettings) -> tuple[Dimension, ...]:
+    """Return the resources that nodes are judged by, in the order of their axes."""
+    names = tuple(resource.name for resource in config.further_resources)
+    return (*BALANCED, *_further(names)) if names else BALANCED
+
+
+@lru_cache(maxsize=16)
+def _further(names: tuple[str, ...]) -> tuple[Dimension, ...]:
+    key = "prometheus.resources[{}].threshold".format
+    places = enumerate(names)
+    return tuple(Dimension(len(BALANCED) + i, name, key(i)) for i, name in places)
+
+
+class Ceiling(msgspec.Struct, frozen=True, gc=False, repr_omit_defaults=True):
     """The most that a node may be used, in percent of its allocatable."""
 
     cpu_percent: float
     mem_percent: float
+    further: tuple[float, ...] = ()
+    """Of further resources, in their order."""
+
+    @property
+    def percents(self) -> tuple[float, ...]:
+        """Return the percentages by the axes of resources."""
+        return (self.cpu_percent, self.mem_percent, *self.further)
 
     def of(self, dimension: Dimension) -> float:
         """Return the percentage for one resource."""
-        return self.cpu_percent if dimension is Dimension.CPU else self.mem_percent
+        return self.percents[dimension.axis]
 
     def transient(self) -> Ceiling:
         """Return the most that a node may be used between two halves of an exchange.
@@ -49,7 +77,7 @@ class Ceiling(msgspec.Struct, frozen=True, gc=False):
         CPU may go half-way from the ceiling to 100 %: pods are slower for a moment. Memory keeps
         its ceiling: a node that runs out of memory kills pods.
         """
-        return Ceiling((self.cpu_percent + 100.0) / 2.0, self.mem_percent)
+        return Ceiling((self.cpu_percent + 100.0) / 2.0, self.mem_percent, self.further)
 
 
 class AtMost(msgspec.Struct, frozen=True, kw_only=True):

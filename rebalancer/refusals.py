@@ -353,6 +353,10 @@ class Reason(StrEnum):
         _for_now("{node} would use {percent:.1f} % {resource}, its ceiling is {ceiling:g} %"),
         _for_now("it is larger than the room under any ceiling", case="everywhere"),
     )
+    RESOURCE_UNKNOWN = (
+        "ResourceUnknown",
+        _for_now("how much {resource} {node} has to spare is not known"),
+    )
     WORST_NODE_WORSE = (
         "WorstNodeWorse",
         _for_now("{node} would use {percent:.1f} %, more than the worst node now ({worst:.1f} %)"),

@@ -109,13 +109,16 @@ def load_settings_hash(config: LoadSettings) -> str:
     del settings["pools"]
     if config.pools:
         settings["pools"] = [_load_of_pool(pool) for pool in config.pools]
+    if config.prometheus is not None and not config.prometheus.resources:
+        del settings["prometheus"]["resources"]  # for the same reason
     text = json.dumps(settings, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _load_of_pool(pool: Pool) -> list[Any]:
     """Return what a pool says about load; its name, modes, limits and windows say nothing."""
-    return [pool.node_selector, pool.cpu_threshold, pool.memory_threshold]
+    said = [pool.node_selector, pool.cpu_threshold, pool.memory_threshold]
+    return [*said, dict(pool.resource_thresholds)] if pool.resource_thresholds else said
 
 
 def file_text(path: str) -> str:

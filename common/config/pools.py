@@ -14,14 +14,17 @@ from pydantic import AfterValidator, Field
 
 from common.config.choices import Mode, Strategy
 from common.config.schedules import Schedule
-from common.config.values import AnySelector, Count, Percent, PoolName, Settings
-
-
-def _no_repeats(values: tuple[str, ...]) -> tuple[str, ...]:
-    for position, value in enumerate(values):
-        if value in values[:position]:
-            raise ValueError(f"{value} is listed twice")
-    return values
+from common.config.values import (
+    AnySelector,
+    Count,
+    Percent,
+    PoolName,
+    ResourceName,
+    Says,
+    Settings,
+    named_once,
+    no_repeats,
+)
 
 
 def _for_load_only(modes: Mapping[Strategy, Mode]) -> Mapping[Strategy, Mode]:
@@ -32,7 +35,7 @@ def _for_load_only(modes: Mapping[Strategy, Mode]) -> Mapping[Strategy, Mode]:
     return modes
 
 
-Strategies = Annotated[tuple[Strategy, ...], AfterValidator(_no_repeats)]
+Strategies = Annotated[tuple[Strategy, ...], AfterValidator(no_repeats)]
 
 
 class PoolLimits(Settings):
@@ -68,6 +71,12 @@ class Pool(Settings):
     )
     memory_threshold: Percent | None = Field(
         default=None, description="Instead of `memoryThreshold` of the configuration."
+    )
+    resource_thresholds: Annotated[
+        Mapping[ResourceName, Percent], Says("block of resource: percent")
+    ] = Field(
+        default={},
+        description="Instead of `threshold` of resources in `prometheus.resources`, by name.",
     )
     imbalance_threshold: Percent | None = Field(
         default=None, description="Instead of `imbalanceThreshold` of the configuration."
@@ -117,9 +126,4 @@ class NamespaceRule(Settings):
     )
 
 
-def _named_once(pools: tuple[Pool, ...]) -> tuple[Pool, ...]:
-    _no_repeats(tuple(pool.name for pool in pools))
-    return pools
-
-
-Pools = Annotated[tuple[Pool, ...], AfterValidator(_named_once)]
+Pools = Annotated[tuple[Pool, ...], AfterValidator(named_once)]

@@ -43,16 +43,17 @@ class Thresholds(NamedTuple):
 
     cpu: float
     memory: float
+    further: tuple[float, ...] = ()
+    """Of `prometheus.resources`, in their order."""
 
 
 class PoolIndex:
     """Which pool a node is in, and its thresholds; both programs ask it."""
 
     def __init__(self, config: LoadSettings) -> None:
-        general = Thresholds(config.cpu_threshold, config.memory_threshold)
-        self._general = general
+        self._general = _general(config)
         self._pools = tuple(
-            (_selector(pool.node_selector), pool, _thresholds(pool, general))
+            (_selector(pool.node_selector), pool, _thresholds(pool, config))
             for pool in config.pools
         )
 
@@ -95,8 +96,7 @@ class NodeRules:
 
     @property
     def thresholds(self) -> Thresholds:
-        general = Thresholds(self.config.cpu_threshold, self.config.memory_threshold)
-        return general if self.pool is None else _thresholds(self.pool, general)
+        return _general(self.config) if self.pool is None else _thresholds(self.pool, self.config)
 
     @property
     def imbalance_threshold(self) -> float:
@@ -280,10 +280,17 @@ def _decided(
     return next((each for each in said if each.mode is Mode.OBSERVE), said[-1])
 
 
-def _thresholds(pool: Pool, general: Thresholds) -> Thresholds:
-    cpu, memory = pool.cpu_threshold, pool.memory_threshold
+def _general(config: LoadSettings) -> Thresholds:
+    further = tuple(resource.threshold for resource in config.further_resources)
+    return Thresholds(config.cpu_threshold, config.memory_threshold, further)
+
+
+def _thresholds(pool: Pool, config: LoadSettings) -> Thresholds:
+    cpu, memory, own = pool.cpu_threshold, pool.memory_threshold, pool.resource_thresholds
     return Thresholds(
-        general.cpu if cpu is None else cpu, general.memory if memory is None else memory
+        config.cpu_threshold if cpu is None else cpu,
+        config.memory_threshold if memory is None else memory,
+        tuple(own.get(each.name, each.threshold) for each in config.further_resources),
     )
 
 

@@ -9,9 +9,9 @@ published by extenders and compared by the rebalancer.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Final, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from common.cluster import quantities as quantity
 from common.config.choices import AggregationType, SourceKind
@@ -19,6 +19,7 @@ from common.config.durations import Duration
 from common.config.pools import NamespaceRule, Pools
 from common.config.values import (
     AggregationWindow,
+    AnyAmount,
     Count,
     Cpu,
     Factor,
@@ -28,6 +29,7 @@ from common.config.values import (
     Path,
     Percent,
     Rate,
+    ResourceName,
     Settings,
     SomeText,
     Span,
@@ -35,6 +37,7 @@ from common.config.values import (
     Url,
     Wait,
     broken_rule,
+    named_once,
 )
 
 # The jobs that scrape cAdvisor and node-exporter, as kube-prometheus and the usual charts
@@ -66,6 +69,61 @@ class Queries(Settings):
     pod_time: SomeText | None = Field(
         default=None, description="When the pod was last scraped, as Unix time in seconds."
     )
+
+
+MOST_RESOURCES: Final = 8
+"""Each takes two queries a round, and a column of the planner's model."""
+
+
+class FurtherResource(Settings):
+    """A resource besides CPU and memory that nodes may use too much of."""
+
+    name: ResourceName = Field(
+        description="What every answer about it calls it, for example `network`."
+    )
+    node_query: SomeText = Field(
+        description="How much nodes use of it, in any unit; of several series for a node the "
+        "largest counts."
+    )
+    pod_query: SomeText = Field(
+        description="How much pods use of it, per `namespace` and `pod`, in the same unit. A pod "
+        "without a series uses none."
+    )
+    capacity: AnyAmount | None = Field(
+        default=None, description="How much each node has of it, in the unit of the queries."
+    )
+    capacity_query: SomeText | None = Field(
+        default=None, description="The same as a query, where nodes differ."
+    )
+    allocatable: SomeText | None = Field(
+        default=None,
+        description="The same as a resource that nodes report, for example `nvidia.com/gpu`.",
+    )
+    threshold: Percent = Field(
+        default=80.0, description="A node is overloaded above this percentage of its capacity."
+    )
+
+    @model_validator(mode="after")
+    def _one_capacity(self) -> Self:
+        given = (self.capacity, self.capacity_query, self.allocatable)
+        if sum(each is not None for each in given) != 1:
+            raise broken_rule(
+                "set one of capacity, capacityQuery and allocatable", "capacity", "capacityQuery"
+            )
+        return self
+
+
+def _few(values: tuple[FurtherResource, ...]) -> tuple[FurtherResource, ...]:
+    if len(values) > MOST_RESOURCES:
+        raise ValueError(f"more than {MOST_RESOURCES} resources")
+    return values
+
+
+FurtherResources = Annotated[
+    tuple[FurtherResource, ...],
+    AfterValidator(_few),
+    AfterValidator(named_once),
+]
 
 
 class Prometheus(Settings):
@@ -103,6 +161,11 @@ class Prometheus(Settings):
         description="PromQL instead of the built-in queries, which use the names of cAdvisor and "
         "node-exporter; `$window`, `$node`, `$podJobs` and `$nodeJobs` are replaced by the keys "
         "above.",
+    )
+    resources: FurtherResources = Field(
+        default=(),
+        description="Further resources with thresholds of their own, such as network, disk or GPU "
+        "([load](load.md#further-resources)); their queries may contain the same names.",
     )
 
 
@@ -244,6 +307,27 @@ class LoadSettings(Settings):
     estimates: Estimates = Field(
         default=Estimates(), description="What a pod is expected to use before it is measured."
     )
+
+    @property
+    def further_resources(self) -> tuple[FurtherResource, ...]:
+        """What is judged besides CPU and memory, in the order of the file."""
+        if self.prometheus is None or self.usage_source is not SourceKind.PROMETHEUS:
+            return ()
+        return self.prometheus.resources
+
+    @model_validator(mode="after")
+    def _pools_name_known_resources(self) -> Self:
+        listed = self.prometheus.resources if self.prometheus is not None else ()
+        known = {resource.name for resource in listed}
+        for pool in self.pools:
+            for name in pool.resource_thresholds:
+                if name not in known:
+                    raise broken_rule(
+                        f"{pool.name} sets a threshold for {name}, which is not in "
+                        "prometheus.resources",
+                        "pools",
+                    )
+        return self
 
     @model_validator(mode="after")
     def _source_and_block_agree(self) -> Self:

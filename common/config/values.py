@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Protocol
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
@@ -65,6 +65,13 @@ class Says:
     words: str
 
 
+class Named(Protocol):
+    """What has a name."""
+
+    @property
+    def name(self) -> str: ...
+
+
 def broken_rule(why: str, *keys: str) -> PydanticCustomError:
     """Return the error for keys that do not go together; the first is the one to name."""
     return PydanticCustomError("rule", "{why}", {"why": why, "keys": keys})
@@ -111,6 +118,27 @@ def _pool_name(text: str) -> str:
     if not _POOL.fullmatch(text):
         raise ValueError(f"{text or 'an empty text'} is not a pool name: use a-z, 0-9, - and .")
     return text
+
+
+def _resource_name(text: str) -> str:
+    if text in ("cpu", "memory") or not _POOL.fullmatch(text):
+        said = text or "an empty text"
+        raise ValueError(f"{said} is not a name for a resource: use a-z, 0-9, - and .")
+    return text
+
+
+def named_once(values: tuple[Named, ...]) -> tuple[Named, ...]:
+    """Refuse a list in which two have the same name."""
+    no_repeats(tuple(value.name for value in values))
+    return values
+
+
+def no_repeats(values: tuple[str, ...]) -> tuple[str, ...]:
+    """Refuse a list that has something twice."""
+    for position, value in enumerate(values):
+        if value in values[:position]:
+            raise ValueError(f"{value} is listed twice")
+    return values
 
 
 def _spelt_out(value: Any) -> Any:
@@ -258,6 +286,8 @@ AnySelector = Annotated[
 Cron = Annotated[Text, AfterValidator(_cron), Says("cron expression")]
 TimeZone = Annotated[Text, AfterValidator(_time_zone), Says("time zone")]
 PoolName = Annotated[Text, AfterValidator(_pool_name), Says("name")]
+ResourceName = Annotated[Text, AfterValidator(_resource_name), Says("name")]
+AnyAmount = Annotated[float, Strict(), AllowInfNan(False), Gt(0), Says("number above 0")]
 LabelKey = Annotated[Text, AfterValidator(_label_key), Says("label key")]
 Amount = Annotated[Text, BeforeValidator(_spelt_out)]
 Cpu = Annotated[Amount, AfterValidator(_cpu), Says("quantity of CPU")]

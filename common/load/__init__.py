@@ -10,7 +10,7 @@ from common.load.belief import Belief
 from common.load.freshness import why_no_nodes, why_no_pods
 from common.load.observations import Observations
 from common.load.tracker import NO_PREDECESSORS, LoadTracker
-from common.load.values import Basis, Change, Difference, Load, NodeLoad, PodLoad
+from common.load.values import Basis, Change, Difference, FurtherLoad, Load, NodeLoad, PodLoad
 from common.load.view import LoadView, requested_load
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "Belief",
     "Change",
     "Difference",
+    "FurtherLoad",
     "Load",
     "LoadTracker",
     "LoadView",

@@ -20,7 +20,7 @@ from common.cache.snapshot import Snapshot
 from common.cluster.records import NodeName, PodRecord, PodUid
 from common.load.freshness import Limits, uses_nothing
 from common.load.overhead import LAG_S, Overhead
-from common.load.values import Load
+from common.load.values import FurtherLoad, Load
 from common.usage.history import PodHistory
 from common.usage.source import NO_PRESSURE, Usage
 
@@ -48,6 +48,7 @@ class NodeTracker:
         "_left_s",
         "_pods",
         "departed",
+        "further",
         "overhead",
         "pressure",
         "refused",
@@ -72,6 +73,8 @@ class NodeTracker:
         self.overhead = Overhead()
         self.pressure = NO_PRESSURE
         """For how long tasks waited, in the newest round."""
+        self.further: tuple[FurtherLoad, ...] = ()
+        """What it uses of further resources, in the newest round."""
         self.residual: Load | None = None
         """What pods do not explain of the newest sample; None where that cannot be told."""
         self.departed: dict[PodUid, Departure] = {each.uid: each for each in moved}

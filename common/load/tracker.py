@@ -28,10 +28,10 @@ from common.load.histories import Histories, followed, no_histories
 from common.load.node_tracker import Departure, NodeTracker, moved_lately
 from common.load.pod_samples import PodSamples
 from common.load.roster import Roster, find_rows, roster_after
-from common.load.values import Load
+from common.load.values import FurtherLoad, Load
 from common.load.view import Judgement, LoadView, judge_measured, judge_requested
 from common.usage.columns import UsageColumns
-from common.usage.source import NO_PRESSURE, Sample
+from common.usage.source import NO_PRESSURE, FurtherSample, Sample
 
 NO_PREDECESSORS: Final[Mapping[PodUid, Load]] = MappingProxyType({})
 
@@ -51,6 +51,7 @@ class LoadTracker:
         self._judgements: dict[NodeName, Judgement] = {}
         self._estimator = Estimator(self._settings, self._history, NO_PREDECESSORS)
         self._last: LoadView | None = None
+        self._further = (FurtherSample(),) * len(self._settings.further_resources)
         self._updated_s = -inf
         """When the pods of all nodes were last compared."""
 
@@ -76,6 +77,7 @@ class LoadTracker:
         trackers: dict[NodeName, NodeTracker] = {}
         measured: list[bool] = []
         moved: Mapping[NodeName, Sequence[Departure]] | None = None
+        self._further = sample.further or (FurtherSample(),) * len(self._further)
         for place, (name, view) in enumerate(snapshot.nodes.items()):
             checkpoint()
             tracker = self._tracker(view, latest_s)
@@ -86,11 +88,13 @@ class LoadTracker:
             self._update_pods(view, tracker, now_s)
             usage = sample.nodes.get(name)
             waits = sample.pressures.get(name, NO_PRESSURE)
-            pressed, tracker.pressure = waits != tracker.pressure, waits
+            further = tuple([_further(each, name) for each in self._further])
+            other = waits != tracker.pressure or further != tracker.further
+            tracker.pressure, tracker.further = waits, further
             residual = partial(residuals.of, place)
             news = usage is not None and tracker.take(usage, limits[place], residual)
             measured.append(news)
-            if news or fresh[place] or pressed:
+            if news or fresh[place] or other:
                 self._judgements.pop(name, None)
         self._remember(trackers.values(), measured, now_s)
         self._trackers = trackers
@@ -117,6 +121,7 @@ class LoadTracker:
                 now_s=now_s,
                 settings=self._settings,
                 from_requests=self._from_requests,
+                further=self._further,
             )
         self._updated_s = now_s
         return self._last
@@ -198,3 +203,7 @@ def _past(settings: LoadSettings) -> Past | None:
     """Return where the past of pods is kept; None if no figure reaches back."""
     wanted = settings.load.aggregation
     return None if wanted.ceilings.is_last and wanted.targets.is_last else Past(wanted)
+
+
+def _further(sample: FurtherSample, name: NodeName) -> FurtherLoad:
+    return FurtherLoad(sample.nodes.get(name), sample.offered.get(name))

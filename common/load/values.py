@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from enum import Enum, StrEnum
-from math import nan
+from math import isfinite, nan
 
 import msgspec
 
@@ -51,6 +51,35 @@ class PodLoad(msgspec.Struct, frozen=True, gc=False):
     cpu_milli: float
     mem_bytes: float
     basis: Basis
+    further: tuple[float, ...] = ()
+    """Of `prometheus.resources`, in their order."""
+
+
+class FurtherLoad(msgspec.Struct, frozen=True, gc=False):
+    """What a node uses of a resource besides CPU and memory, by the newest sample."""
+
+    used: float | None
+    """None where it is not known."""
+    offered: float | None
+    """None where it is not known, zero where the node has none of it."""
+    leaving: float = 0.0
+    """What terminating pods use of it."""
+
+    @property
+    def known(self) -> bool:
+        return isfinite(self.percent)
+
+    @property
+    def percent(self) -> float:
+        """What decides about room; NaN, which no comparison holds for, where it is not known."""
+        return nan if self.used is None else _percent(self.used, self.offered or 0.0)
+
+    @property
+    def settled_percent(self) -> float:
+        """What goals are judged by: terminating pods have left."""
+        if self.used is None:
+            return nan
+        return _percent(max(0.0, self.used - self.leaving), self.offered or 0.0)
 
 
 class Difference(msgspec.Struct, frozen=True, gc=False):
@@ -93,6 +122,8 @@ class NodeLoad(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     targets_shift: Load = Load(0.0, 0.0)
     """The same of the figure for targets."""
     differences: tuple[Difference, ...] = ()
+    further: tuple[FurtherLoad, ...] = ()
+    """Of `prometheus.resources`, in their order; not corrected by pods, as pressure."""
 
     @property
     def known(self) -> bool:
@@ -155,6 +186,11 @@ class NodeLoad(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """Return the load with one pod more (+1) or less (-1)."""
         cpu_milli = self.cpu_milli + sign * load.cpu_milli
         mem_bytes = self.mem_bytes + sign * load.mem_bytes
+        if self.further and isinstance(load, PodLoad) and load.further:
+            pairs = zip(self.further, load.further, strict=True)
+            further = tuple(_with_used(each, sign * used) for each, used in pairs)
+            plain = msgspec.structs.replace(load, further=())
+            return msgspec.structs.replace(self, further=further).with_pod(plain, sign=sign)
         if cpu_milli >= 0.0 and mem_bytes >= 0.0:
             return msgspec.structs.replace(self, cpu_milli=cpu_milli, mem_bytes=mem_bytes)
         # Over a window, a pod may have used more than all pods do now.
@@ -178,7 +214,19 @@ class NodeLoad(msgspec.Struct, frozen=True, kw_only=True, gc=False):
                 self.mem_bytes + max(0.0, shift.mem_bytes), self.leaving.mem_bytes + load.mem_bytes
             ),
         )
-        return msgspec.structs.replace(self, leaving=leaving)
+        further = self.further
+        if further and isinstance(load, PodLoad) and load.further:
+            further = tuple(map(_with_leaving, further, load.further))
+        return msgspec.structs.replace(self, leaving=leaving, further=further)
+
+
+def _with_used(load: FurtherLoad, amount: float) -> FurtherLoad:
+    used = None if load.used is None else max(0.0, load.used + amount)
+    return msgspec.structs.replace(load, used=used)
+
+
+def _with_leaving(load: FurtherLoad, amount: float) -> FurtherLoad:
+    return msgspec.structs.replace(load, leaving=load.leaving + amount)
 
 
 def _sum(one: Load, other: Load) -> Load:

@@ -16,6 +16,7 @@ from math import fsum, inf
 from typing import Final
 
 import msgspec
+import numpy as np
 
 from common.api.contract import Unknown
 from common.cache.snapshot import NodeView, Snapshot
@@ -26,7 +27,8 @@ from common.load.estimates import Estimator, bounded
 from common.load.freshness import Freshness, uses_until_s
 from common.load.node_tracker import NodeTracker
 from common.load.sample_changes import PodLoads, changes_since, leaves
-from common.load.values import Basis, Change, Load, NodeLoad, PodLoad
+from common.load.values import Basis, Change, FurtherLoad, Load, NodeLoad, PodLoad
+from common.usage.source import FurtherSample
 
 _NOTHING: Final = PodLoad(0.0, 0.0, Basis.NOTHING)
 _NO_LOAD: Final = Load(0.0, 0.0)
@@ -63,6 +65,7 @@ class LoadView:
         "_freshness",
         "_from_requests",
         "_from_s",
+        "_further",
         "_shares",
         "_snapshot",
         "_until_s",
@@ -79,10 +82,12 @@ class LoadView:
         now_s: float,
         settings: LoadSettings,
         from_requests: bool,
+        further: tuple[FurtherSample, ...] = (),
     ) -> None:
         self._snapshot = snapshot
         self._estimator = estimator
         self._from_requests = from_requests
+        self._further = further
         self._from_s = max((found.from_s for found in judgements.values()), default=-inf)
         until_s = min((found.until_s for found in judgements.values()), default=inf)
         self._until_s = min(until_s, now_s + HELD_S)
@@ -90,6 +95,8 @@ class LoadView:
         shares = ((n, j.shares) for n, j in judgements.items())
         self._shares = {name: each for name, each in shares if each is not None}
         self.nodes: Mapping[NodeName, NodeLoad] = {n: j.load for n, j in judgements.items()}
+        if further:
+            self.nodes = {name: self._with_leaving(load) for name, load in self.nodes.items()}
         self.unknown = sum(load.why is not None for load in self.nodes.values())
 
     def holds(self, snapshot: Snapshot, estimator: Estimator, now_s: float) -> bool:
@@ -117,9 +124,24 @@ class LoadView:
         found = pod_load(pod, self._snapshot, self._estimator, self._freshness)
         shares = self._shares.get(pod.node)
         share = shares.of(pod.uid) if shares is not None else None
-        if share is None or found.basis is not Basis.MEASURED:
+        if share is not None and found.basis is Basis.MEASURED:
+            found = PodLoad(share.cpu_milli, share.mem_bytes, found.basis)
+        if not self._further:
             return found
-        return PodLoad(share.cpu_milli, share.mem_bytes, found.basis)
+        return msgspec.structs.replace(found, further=self._further_of(pod.key))
+
+    def _further_of(self, key: str) -> tuple[float, ...]:
+        return tuple([each.pods.get(key, 0.0) for each in self._further])
+
+    def _with_leaving(self, load: NodeLoad) -> NodeLoad:
+        """Return the load of a node with what its terminating pods use of further resources."""
+        leaving = [each.pod for each in load.differences if each.change is Change.LEAVING]
+        if not leaving or not load.further:
+            return load
+        sums = np.sum([self._further_of(key) for key in leaving], axis=0).tolist()
+        pairs = zip(load.further, sums, strict=True)
+        further = tuple(FurtherLoad(each.used, each.offered, amount) for each, amount in pairs)
+        return msgspec.structs.replace(load, further=further)
 
 
 def pod_load(
@@ -168,6 +190,7 @@ def judge_measured(
             sample_end_s=tracker.usage.end_s,
             differences=found.differences,
             pressure=tracker.pressure,
+            further=tracker.further,
         )
         if past is not None:
             load, shares = _aggregated(load, view, past, estimator, freshness.now_s)

@@ -32,11 +32,12 @@ from common.account_token import is_inside, opens_the_api
 from common.checkpoint import Checkpoint, no_checkpoint
 from common.clock import Clock, within
 from common.cluster.records import NodeName, NodeRecord
-from common.config import Pressure, Prometheus, Queries, SourceKind
+from common.cluster.resources import MAX_ALLOCATABLE, amount_of
+from common.config import FurtherResource, Pressure, Prometheus, Queries, SourceKind
 from common.http_body import MIB, BodyError, read_body
 from common.null_json import UNDECODABLE, JsonDecoder
 from common.usage.node_names import NodeNames
-from common.usage.source import NodePressure, Sample, Usage, UsageError
+from common.usage.source import FurtherSample, NodePressure, Sample, Usage, UsageError
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -185,7 +186,8 @@ class PrometheusSource:
 
     async def sample(self) -> Sample:
         at_s = await self._server_time()
-        names = NodeNames(self._nodes(), self._settings.node_label)
+        records = tuple(self._nodes())
+        names = NodeNames(records, self._settings.node_label)
         asked = self._settings.queries
         nodes = await self._measured("node", node_queries(asked), names.find, at_s)
         pressures = await self._pressures(names, at_s)
@@ -195,8 +197,36 @@ class PrometheusSource:
             pods = await self._measured("pod", pod_queries(asked), pod_key, at_s)
         except _NoneFound as error:  # what is said of nodes holds all the same
             no_pods = error.words
-        skipped = sum(self._skipped.values())
-        return Sample(nodes=nodes, pods=pods, skipped=skipped, pressures=pressures, no_pods=no_pods)
+        wanted = self._settings.resources
+        return Sample(
+            nodes=nodes,
+            pods=pods,
+            pressures=pressures,
+            further=tuple([await self._further(each, names, records, at_s) for each in wanted]),
+            no_pods=no_pods,
+            skipped=sum(self._skipped.values()),
+        )
+
+    async def _further(
+        self,
+        wanted: FurtherResource,
+        names: NodeNames,
+        records: Iterable[NodeRecord],
+        at_s: float,
+    ) -> FurtherSample:
+        """Return what is used of a resource; a query that fails hides this resource only."""
+        try:
+            offered = offers(wanted, records)
+            if wanted.capacity_query is not None:
+                offered = await self._values(wanted.capacity_query, names.find, at_s)
+            nodes = await self._values(wanted.node_query, names.find, at_s)
+            pods = await self._values(wanted.pod_query, pod_key, at_s)
+        except UsageError as error:
+            log.warning("resource not read", resource=wanted.name, error=str(error))
+            return FurtherSample()
+        return FurtherSample(
+            nodes=_possible(nodes), offered=_possible(offered), pods=_possible(pods)
+        )
 
     async def _pressures(self, names: NodeNames, at_s: float) -> Mapping[NodeName, NodePressure]:
         """Return the pressures that are judged."""
@@ -310,6 +340,21 @@ class PrometheusSource:
         ):
             query = query.replace(name, value)
         return query
+
+
+def offers(wanted: FurtherResource, records: Iterable[NodeRecord]) -> dict[NodeName, float]:
+    """Return how much of a resource nodes have by the configuration, or by what they report."""
+    if wanted.capacity is not None:
+        return dict.fromkeys((node.name for node in records), wanted.capacity)
+    name = wanted.allocatable
+    if name is None:
+        return {}
+    return {node.name: float(amount_of(node.allocatable, name)) for node in records}
+
+
+def _possible(values: Mapping[K, float]) -> dict[K, float]:
+    """Return the values that can be amounts."""
+    return {key: value for key, value in values.items() if 0.0 <= value <= MAX_ALLOCATABLE}
 
 
 def pod_key(labels: Labels) -> str | None:

@@ -59,6 +59,18 @@ class NodePressure(msgspec.Struct, frozen=True, gc=False):
 NO_PRESSURE: Final = NodePressure()
 
 
+class FurtherSample(msgspec.Struct, frozen=True):
+    """What was measured of a resource besides CPU and memory, in a unit of its own.
+
+    A node that it does not name is not known; a pod that it does not name uses none.
+    """
+
+    nodes: Mapping[NodeName, float] = {}
+    offered: Mapping[NodeName, float] = {}
+    """How much nodes have of it; nothing where they have none."""
+    pods: Mapping[str, float] = {}
+
+
 class Sample(msgspec.Struct, frozen=True):
     """One round of measurements; pods are named `namespace/name`."""
 
@@ -68,6 +80,8 @@ class Sample(msgspec.Struct, frozen=True):
     """How many entries of the answers made no sense; the source has named them."""
     pressures: Mapping[NodeName, NodePressure] = {}
     """Of nodes whose pressure was asked for and is known."""
+    further: tuple[FurtherSample, ...] = ()
+    """Of `prometheus.resources`, in their order."""
     no_pods: str = ""
     """What the source knows about why there is no pod in it."""
 

@@ -29,7 +29,7 @@ import numpy.typing as npt
 from common.api.objects import Effect, Taint
 from common.cache.snapshot import NodeView
 from common.cluster.records import NodeRecord
-from common.config import ExtenderConfiguration, PoolIndex, Pressure
+from common.config import ExtenderConfiguration, PoolIndex, Pressure, Thresholds
 from common.load import Basis, Belief, LoadView, NodeLoad
 from extender.scoring.categories import Categories
 from extender.scoring.curve import Figures, Mask
@@ -286,7 +286,7 @@ def _column(
     limits, used = pools.thresholds_of(view.node.labels), load.room
     cpu = (used.cpu_milli + new.cpu_milli) * per_cpu_milli * 100.0 / limits.cpu
     return (
-        max(1.0, cpu) if _pressed(load, most) else cpu,
+        max(1.0, cpu) if _pressed(load, most) or _short(load, limits) else cpu,
         (used.mem_bytes + new.mem_bytes) * per_mem_byte * 100.0 / limits.memory,
         requested.cpu_milli * per_cpu_milli,
         requested.mem_bytes * per_mem_byte,
@@ -300,6 +300,13 @@ def _column(
 def _pressed(load: NodeLoad, most: Pressure) -> bool:
     """Tell whether tasks of a node wait too long: then it counts as being at its threshold."""
     return any(most.exceeded(load.pressure.cpu_percent, load.pressure.mem_percent))
+
+
+def _short(load: NodeLoad, limits: Thresholds) -> bool:
+    """Tell the same of a node that is above the threshold of a further resource."""
+    return any(
+        each.percent > most for each, most in zip(load.further, limits.further, strict=False)
+    )
 
 
 def _newcomers(

@@ -79,8 +79,8 @@ def ceilings(asked: Inspection, node: NodeName | None = None) -> Ceilings:
     config = asked.config
     if node is not None:
         rules = asked.rules.of_node(node)
-        cpu, memory = rules.thresholds
-        return Ceilings(cpu=cpu, memory=memory, imbalance=rules.imbalance_threshold)
+        limits = rules.thresholds
+        return Ceilings(cpu=limits.cpu, memory=limits.memory, imbalance=rules.imbalance_threshold)
     return Ceilings(
         cpu=config.cpu_threshold,
         memory=config.memory_threshold,
@@ -266,14 +266,18 @@ def _facts(asked: Inspection, view: NodeView) -> Iterator[Fact]:
     name, load = view.node.name, asked.load.nodes.get(view.node.name)
     cpu, memory = levels(load)
     note = why_unknown(load)
-    shown = f"{words.shown_percent(cpu)} CPU, {words.shown_percent(memory)} memory"
-    yield Fact(label="Load", text=f"unknown: {note}" if note else shown)
+    shown = [f"{words.shown_percent(cpu)} CPU", f"{words.shown_percent(memory)} memory"]
+    further = load.further if load is not None else ()
+    for resource, found in zip(asked.config.further_resources, further, strict=False):
+        level = words.shown_percent(words.percent(found.percent) if found.known else None)
+        shown.append(f"no {resource.name}" if found.offered == 0.0 else f"{level} {resource.name}")
+    yield Fact(label="Load", text=f"unknown: {note}" if note else ", ".join(shown))
     offered = view.node.allocatable
     yield Fact(label="Allocatable", text=words.amounts(offered.cpu_milli, offered.mem_bytes))
     asks = view.requested
     yield Fact(label="Requested", text=words.amounts(asks.cpu_milli, asks.mem_bytes))
-    limit = ceilings(asked, name)
-    yield Fact(label="Ceilings", text=f"{limit.cpu:g} % CPU, {limit.memory:g} % memory")
+    limits = words.limits(asked.config, asked.rules.of_node(name).thresholds)
+    yield Fact(label="Ceilings", text=", ".join(limits))
     yield from rule_facts(asked, name)
     if load is not None and load.sample_end_s is not None:
         age = words.duration(asked.now_s - load.sample_end_s)

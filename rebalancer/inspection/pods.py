@@ -259,9 +259,8 @@ def _calls(asked: Inspection, pod: PodRecord) -> Iterator[str]:
     if not rules.enabled_strategies:
         yield "enable a strategy (enabledStrategies)"
         return
-    cpu, memory = rules.thresholds
+    limits = " or ".join(words.limits(asked.config, rules.thresholds))
     yield (
-        f"{pod.node} above {cpu:g} % CPU or {memory:g} % "
-        f"memory, its pool more than {rules.imbalance_threshold:g} points apart, or "
-        f"maintenance of {pod.node}"
+        f"{pod.node} above {limits}, its pool more than {rules.imbalance_threshold:g} points "
+        f"apart, or maintenance of {pod.node}"
     )

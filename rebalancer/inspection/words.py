@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from math import isfinite
 from typing import Final
 
+from common.config import LoadSettings, Thresholds
 from rebalancer.refusals import Reason, Refusal
 
 _PASSED: Final[Mapping[str, str]] = {
@@ -166,6 +167,13 @@ def percent(value: float) -> float | None:
 def shown_percent(value: float | None) -> str:
     """Return a percentage for people; what is unknown is never zero."""
     return "unknown" if value is None or not isfinite(value) else f"{value:.0f} %"
+
+
+def limits(config: LoadSettings, thresholds: Thresholds) -> tuple[str, ...]:
+    """Return what a node may use at most, for each resource."""
+    pairs = zip(config.further_resources, thresholds.further, strict=True)
+    further = (f"{most:g} % {resource.name}" for resource, most in pairs)
+    return (f"{thresholds.cpu:g} % CPU", f"{thresholds.memory:g} % memory", *further)
 
 
 def amounts(cpu_milli: float, mem_bytes: float) -> str:

@@ -25,7 +25,7 @@ from common.cluster.records import PodRecord
 from common.config import Guide, Mode, RebalancerConfiguration, Strategy
 from common.load import NodeLoad
 from rebalancer.evictability import MoveHistory, move_history, was_carried_out
-from rebalancer.goals import MARGIN, Ceiling, Dimension
+from rebalancer.goals import MARGIN, Ceiling, dimensions_of
 from rebalancer.limits import LimitedMove, Running, Tally, replicas_of
 from rebalancer.pod_starts import starts_no_pods
 from rebalancer.projection import lingers
@@ -226,7 +226,8 @@ def target_stays_under_its_ceilings(start: Start) -> Refusal | None:
     ceiling = Ceiling(*start.rules.of_node(load.name).thresholds)
     if _begins_an_exchange(start):
         ceiling = ceiling.transient()
-    over = [d for d in Dimension if percent_now(load, d) > ceiling.of(d) + MARGIN]
+    resources = dimensions_of(start.config)
+    over = [d for d in resources if percent_now(load, d) > ceiling.of(d) + MARGIN]
     if not over:
         return None
     use = " and ".join(

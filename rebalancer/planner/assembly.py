@@ -19,10 +19,10 @@ from rebalancer.planner.bounds import lower_bound
 from rebalancer.planner.cycle import cut
 from rebalancer.planner.draft import Draft
 from rebalancer.planner.explain import Explainer
-from rebalancer.planner.instance import Flags, Floats, Ints
+from rebalancer.planner.instance import Flags, Ints
 from rebalancer.planner.movable import Movable
 from rebalancer.planner.ordering import Step
-from rebalancer.planner.plan import NO_BOUND, Bound, Level, Move, NodePlan, Plan
+from rebalancer.planner.plan import NO_BOUND, Bound, Move, NodePlan, Plan
 from rebalancer.planner.problem import Problem, Reaches
 from rebalancer.planner.reach import Reach
 from rebalancer.refusals import Refusal
@@ -188,8 +188,8 @@ class _Assembly:
         return tuple(
             NodePlan(
                 name=name,
-                before=_level(before[row]),
-                after=_level(after[row]),
+                before=problem.level(row, before[row]),
+                after=problem.level(row, after[row]),
                 role=_role(source=row in sources, target=row in targets),
                 source_refusals=parts.sources_refused.get(name, ()),
                 target_refusals=parts.targets_refused.get(name, ()),
@@ -198,10 +198,6 @@ class _Assembly:
             )
             for row, name in enumerate(problem.nodes)
         )
-
-
-def _level(percent: Floats) -> Level:
-    return Level(cpu=float(percent[0]), memory=float(percent[1]))
 
 
 def _role(*, source: bool, target: bool) -> str:

@@ -38,7 +38,7 @@ from rebalancer.planner.instance import (
     movable,
 )
 from rebalancer.planner.plan import NO_BOUND, Bound
-from rebalancer.planner.resources import AXES, ceilings, mixes
+from rebalancer.planner.resources import mixes
 from rebalancer.planner.spread_bound import Known, spread_evictions
 
 LEEWAY: Final = PRECISION + TOLERANCE
@@ -54,7 +54,7 @@ def lower_bound(
     needs = source_needs(instance, wanted)
     known = Known(needs.most, movable(instance))
     spreads = (
-        (goal, spread_evictions(instance, goal, AXES[goal.dimension], known))
+        (goal, spread_evictions(instance, goal, goal.dimension.axis, known))
         for goal in wanted
         if isinstance(goal, Spread)
     )
@@ -127,8 +127,8 @@ def excess(instance: Instance, goals: Sequence[AtMost]) -> Floats:
     for goal in goals:
         if goal.node in row:
             at = row[goal.node]
-            over = percent[at] - ceilings(goal.ceiling)
-            broken = [AXES[dimension] for dimension in goal.broken]
+            over = percent[at] - goal.ceiling.percents
+            broken = [dimension.axis for dimension in goal.broken]
             found[at, broken] = np.maximum(found[at, broken], over[broken] - LEEWAY)
     return found
 

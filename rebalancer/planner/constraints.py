@@ -28,7 +28,7 @@ from rebalancer.goals import PRECISION
 from rebalancer.planner.instance import Flags, Floats
 from rebalancer.planner.movable import Movable
 from rebalancer.planner.problem import TOLERANCE, Problem
-from rebalancer.planner.resources import LABELS, every, some
+from rebalancer.planner.resources import every, some
 from rebalancer.refusals import Reason, Refusal
 
 if TYPE_CHECKING:
@@ -103,10 +103,14 @@ def _above_ceiling(draft: Draft, m: Movable, row: int) -> Refusal:
     problem = draft.problem
     after = draft.joined(m)[row]
     over = int(np.argmax(after - problem.ceiling[row]))
+    if problem.ceiling[row][over] <= 0.0:
+        return Reason.RESOURCE_UNKNOWN.refusal(
+            node=problem.nodes[row], resource=problem.dimensions[over].label
+        )
     return Reason.ABOVE_CEILING.refusal(
         node=problem.nodes[row],
         percent=after[over],
-        resource=LABELS[over],
+        resource=problem.dimensions[over].label,
         ceiling=problem.ceiling[row][over],
     )
 
@@ -249,7 +253,7 @@ def left_above_ceiling(
     return Reason.ABOVE_CEILING.refusal(
         node=problem.nodes[rows[number]],
         percent=after[number, axis],
-        resource=LABELS[axis],
+        resource=problem.dimensions[axis].label,
         ceiling=problem.ceiling[rows[number], axis],
     )
 

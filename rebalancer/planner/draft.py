@@ -24,7 +24,7 @@ from rebalancer.planner.movable import Movable
 from rebalancer.planner.moved_ties import MovedTies
 from rebalancer.planner.problem import Problem
 from rebalancer.planner.replicas import Census, Replicas
-from rebalancer.planner.resources import every, rows_of_amounts, some
+from rebalancer.planner.resources import every, some
 from rebalancer.refusals import Refusal
 
 REMEMBERED: Final = 20_000_000
@@ -169,7 +169,7 @@ class Draft:
         free = free[np.argsort(-free[:, 0], kind="stable")]
         # A node with less of all than another adds nothing that the other does not offer.
         best = np.maximum.accumulate(free, axis=0)
-        loads = rows_of_amounts([m.load for m in pods])
+        loads = self.problem.load_rows(pods)
         # The nodes with enough of the first stand first; some of them must have the others.
         roomy = np.searchsorted(-free[:, 0], -loads[:, 0], side="right")
         fine = (roomy > 0) & every(best[np.maximum(roomy, 1) - 1] >= loads)

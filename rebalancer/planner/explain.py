@@ -18,7 +18,7 @@ from rebalancer.planner.instance import Flags
 from rebalancer.planner.movable import Movable
 from rebalancer.planner.plan import OptOut, Refused, Staying, Unmet
 from rebalancer.planner.problem import Problem
-from rebalancer.planner.resources import AXES, LABELS, every, lowest
+from rebalancer.planner.resources import every, lowest
 from rebalancer.refusals import Reason, Refusal
 from rebalancer.strategies.load_balancing import stuck_highs
 
@@ -184,7 +184,7 @@ class Explainer:
 
     def _highest(self, goal: Spread) -> int:
         rows = self._problem.rows(goal)
-        levels = self._draft.percent()[rows, AXES[goal.dimension]]
+        levels = self._draft.percent()[rows, goal.dimension.axis]
         return int(rows[np.argmax(levels)])
 
     def _why(self, goal: Goal) -> Refusal:
@@ -199,7 +199,7 @@ class Explainer:
         problem, why = self._problem, self._why_hot(row)
         level = self._draft.percent()[row]
         axis = int(np.argmax(level - problem.ceiling[row]))
-        ends = f"{problem.nodes[row]} ends at {level[axis]:.1f} % {LABELS[axis]}"
+        ends = f"{problem.nodes[row]} ends at {level[axis]:.1f} % {problem.dimensions[axis].label}"
         return why.with_message(f"{ends}: {why.message}")
 
     def _why_hot(self, row: int) -> Refusal:
@@ -217,7 +217,7 @@ class Explainer:
                 for amount in (loads.sum(axis=0)[axis], excess[axis])
             )
             return Reason.MOVABLE_PODS_TOO_FEW.refusal(
-                node=name, excess=go, resource=LABELS[axis], movable=stay
+                node=name, excess=go, resource=problem.dimensions[axis].label, movable=stay
             )
         return self._why_stuck(name, pods)
 

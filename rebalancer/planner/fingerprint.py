@@ -51,6 +51,8 @@ class Fingerprints:
         for name in sorted(snapshot.nodes):
             found = load[name]
             yield f"{name} {found.cpu_milli!r} {found.mem_bytes!r} {self._pods[name][1]}"
+            if found.further:
+                yield repr(found.further)
         for key in sorted(snapshot.budgets):
             yield f"{key} {snapshot.budgets[key].disruptions_allowed}"
         yield repr(demand.assessment.goals)

@@ -29,7 +29,6 @@ from rebalancer.planner.movable import Movable
 from rebalancer.planner.pool_levels import guards
 from rebalancer.planner.program import Answer, LinearProblem, Program
 from rebalancer.planner.replicas import NO_ZONE, Census
-from rebalancer.planner.resources import AXES
 
 UNMET: Final = 1_000.0
 """What a ceiling costs that is not met, in evictions."""
@@ -282,7 +281,7 @@ class Formulation:
             self._together(goal) if goal.fill_low else self._below_the_mean(goal)
 
     def _levels(self, goal: Spread) -> Iterator[tuple[Terms, float]]:
-        axis = AXES[goal.dimension]
+        axis = goal.dimension.axis
         for row in self._problem.rows(goal).tolist():
             yield self._points(row, axis)
 

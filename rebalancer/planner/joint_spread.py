@@ -21,7 +21,7 @@ from rebalancer.planner.constraints import worthwhile
 from rebalancer.planner.instance import Flags, Floats, Ints
 from rebalancer.planner.movable import Movable
 from rebalancer.planner.pool_levels import EPSILON, Guard, Levels, Window
-from rebalancer.planner.resources import AXES, some
+from rebalancer.planner.resources import some
 
 PAIRS: Final = 100_000
 """Pairs of pod and node that are compared for one move at most."""
@@ -140,7 +140,7 @@ class JointSpread:
         return product(*(self._of(goal) for goal in self._goals))
 
     def _of(self, goal: Spread) -> list[Window]:
-        axis, inside = AXES[goal.dimension], self._problem.inside(goal)
+        axis, inside = goal.dimension.axis, self._problem.inside(goal)
         levels = self._levels.percent[:, axis][self._rows]
         lows = np.linspace(float(levels.min()), float(levels.max()) - goal.points, 17)
         ranked = sorted(lows.tolist(), key=lambda low: _effort(levels, low, goal.points))

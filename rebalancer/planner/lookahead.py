@@ -62,7 +62,7 @@ def _known_goals(found: Assessment, before: Assessment) -> Assessment:
 
 def _subject(goal: Goal) -> tuple[str, ...]:
     if isinstance(goal, Spread):
-        return "spread", goal.pool, goal.dimension
+        return "spread", goal.pool, goal.dimension.label
     return "empty" if isinstance(goal, Empty) else "at most", goal.node
 
 

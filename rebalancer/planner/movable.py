@@ -73,7 +73,8 @@ def keeps_to_its_request(pod: PodRecord, load: Amounts, axes: Iterable[int]) -> 
     (exceedMemoryRequests in pkg/kubelet/eviction/helpers.go).
     """
     asked = amounts(pod.requests)
-    return all(load[axis] <= WITHIN * asked[axis] for axis in axes)
+    # Of further resources nothing is requested.
+    return all(load[axis] <= WITHIN * asked[axis] for axis in axes if axis < len(asked))
 
 
 def disruption(pod: PodRecord, there: NodeView, moved_s: float = 0.0, *, within: bool) -> Cost:

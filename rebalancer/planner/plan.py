@@ -20,6 +20,8 @@ class Level(msgspec.Struct, frozen=True, gc=False):
 
     cpu: float
     memory: float
+    further: tuple[tuple[str, float], ...] = ()
+    """The same of further resources, by name; NaN where a node has none, or it is not known."""
 
 
 class Move(msgspec.Struct, frozen=True, kw_only=True):

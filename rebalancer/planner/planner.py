@@ -34,7 +34,6 @@ from rebalancer.planner.plan import Plan
 from rebalancer.planner.pool_levels import guards
 from rebalancer.planner.problem import Demand, Problem
 from rebalancer.planner.relief import Policy, Relief, Result, relieve_in_part
-from rebalancer.planner.resources import ALL_AXES, AXES
 from rebalancer.planner.spread import Leveling
 from rebalancer.planner.substitution import substitutes
 from rebalancer.refusals import Reason, Refusal
@@ -441,10 +440,10 @@ class _Planning:
     def _axes(self, chain: Sequence[Step]) -> Sequence[int]:
         """Return the resources that the goals of the chain's sources are about."""
         goals = [self._problem.goal_of(step.m.row) for step in chain]
-        found = {AXES[d] for goal in goals if isinstance(goal, AtMost) for d in goal.broken}
+        found = {d.axis for goal in goals if isinstance(goal, AtMost) for d in goal.broken}
         if any(step.m in self._leveled for step in chain):
-            found |= {AXES[goal.dimension] for goal in self._problem.spreads}
-        return sorted(found) or ALL_AXES
+            found |= {goal.dimension.axis for goal in self._problem.spreads}
+        return sorted(found) or self._problem.axes
 
 
 def _passing_on(moves: Mapping[Movable, int]) -> list[tuple[Movable, Movable]]:

@@ -15,12 +15,11 @@ from typing import Final
 import numpy as np
 
 from common.config import Strategy
-from rebalancer.goals import PRECISION, Dimension, Spread
+from rebalancer.goals import BALANCED, PRECISION, Dimension, Spread
 from rebalancer.planner.draft import Draft
 from rebalancer.planner.instance import Flags, Floats, Ints
 from rebalancer.planner.movable import Movable
 from rebalancer.planner.problem import Problem, width
-from rebalancer.planner.resources import AXES
 from rebalancer.strategies.pools import fills_low
 
 EPSILON: Final = 1e-6
@@ -96,12 +95,12 @@ class Levels:
         if goal.fill_low and self.problem.rows(goal).size > 1:
             lowest, highest = self.ends(goal)
             return highest - lowest
-        levels = self.percent[:, AXES[goal.dimension]]
+        levels = self.percent[:, goal.dimension.axis]
         return width(levels[self.problem.rows(goal)], fill_low=goal.fill_low)
 
     def gap_with(self, goal: Spread, changed: Mapping[int, Floats]) -> float:
         """Return the same with other levels of some nodes."""
-        axis, inside = AXES[goal.dimension], self.problem.inside(goal)
+        axis, inside = goal.dimension.axis, self.problem.inside(goal)
         if goal.fill_low and self.problem.rows(goal).size > 1:
             lowest, highest = self.ends(goal)
             before = [float(self.percent[row, axis]) for row in changed if inside[row]]
@@ -116,7 +115,7 @@ class Levels:
 
     def ends(self, goal: Spread) -> tuple[float, float]:
         """Return the lowest and the highest level of a pool."""
-        key = (id(goal.nodes), AXES[goal.dimension])
+        key = (id(goal.nodes), goal.dimension.axis)
         found = self._ends.get(key)
         if found is None:
             levels = self.percent[:, key[1]][self.problem.rows(goal)]
@@ -187,7 +186,7 @@ class Guard:
 
     def _staying(self, goal: Spread, m: Movable, rows: Ints) -> Flags:
         """Tell to which rows a pod can go and a pool stays as level as it may be."""
-        axis, compared = AXES[goal.dimension], self._problem.inside(goal)
+        axis, compared = goal.dimension.axis, self._problem.inside(goal)
         lowest, top = self._levels.ends(goal)
         span = top - lowest
         if compared[m.row]:
@@ -209,7 +208,7 @@ def guards(problem: Problem) -> tuple[Spread, ...]:
             continue
         nodes = tuple(n for n in parts.pools[pool] if n not in parts.spread_refused)
         fill_low = fills_low(cluster.config.fill_low_nodes, parts.autoscalers[pool])
-        for dimension in Dimension:
+        for dimension in BALANCED:
             goal = Spread(
                 strategy=Strategy.LOAD_BALANCING,
                 pool=pool,

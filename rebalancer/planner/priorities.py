@@ -23,7 +23,7 @@ from common.cluster.records import NodeName
 from common.config import PriorityPolicy
 from rebalancer.goals import PRECISION, AtMost, Empty, Goal, Spread
 from rebalancer.planner.instance import Floats
-from rebalancer.planner.resources import ALL_AXES, AXES, rows_of_amounts
+from rebalancer.planner.resources import rows_of_amounts
 
 if TYPE_CHECKING:
     from rebalancer.planner.movable import Movable
@@ -140,12 +140,12 @@ class Priorities:
 
     def _for_pool(self, goal: Spread) -> float:
         """Return the same for a pool: its lowest node is never above the mean of all."""
-        problem, axis, rows = self._problem, AXES[goal.dimension], self._problem.rows(goal)
+        problem, axis, rows = self._problem, goal.dimension.axis, self._problem.rows(goal)
         load, capacity = problem.load[rows, axis], problem.capacity[rows, axis]
         most = load.sum() / capacity.sum() + (goal.points + PRECISION) / 100.0
         found = []
         for row in rows[load > most * capacity].tolist():
-            excess = np.full(len(ALL_AXES), -inf)
+            excess = np.full(len(problem.axes), -inf)
             excess[axis] = problem.load[row, axis] - most * problem.capacity[row, axis]
             found.append(_lowest(problem.judged(row), excess))
         # All priorities of a large cluster are slow to read.
@@ -158,6 +158,6 @@ def _key(goal: Goal) -> Key:
 
 def _lowest(pods: Iterable[Movable], excess: Floats) -> float:
     ranked = sorted(pods, key=lambda m: m.priority)
-    gone = np.cumsum(rows_of_amounts([m.load for m in ranked]), axis=0)
+    gone = np.cumsum(rows_of_amounts([m.load for m in ranked], excess.size), axis=0)
     enough = np.flatnonzero((gone >= excess).all(axis=1))
     return ranked[enough[0]].priority if enough.size else inf

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from math import nan
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -27,18 +28,27 @@ from common.cluster.records import NodeName, PodRecord, PodUid
 from common.config import PriorityPolicy
 from common.load import Load, NodeLoad, requested_load
 from rebalancer.evictability import Budgets, lineage_of, move_history
-from rebalancer.goals import MARGIN, PRECISION, AtMost, Ceiling, Dimension, Empty, Goal, Spread
+from rebalancer.goals import (
+    BALANCED,
+    MARGIN,
+    PRECISION,
+    AtMost,
+    Ceiling,
+    Empty,
+    Goal,
+    Spread,
+    dimensions_of,
+)
 from rebalancer.planner.fingerprint import Fingerprints
 from rebalancer.planner.instance import Flags, Floats, Instance, Ints
 from rebalancer.planner.movable import Movable, disruption, keeps_to_its_request
+from rebalancer.planner.plan import Level
 from rebalancer.planner.priorities import Priorities
 from rebalancer.planner.program import Solve
 from rebalancer.planner.resources import (
-    ALL_AXES,
-    AXES,
-    Amounts,
     amounts,
-    ceilings,
+    further_columns,
+    pod_amounts,
     rows_of_amounts,
 )
 from rebalancer.projection import on_their_way
@@ -57,6 +67,7 @@ def _never(_: PodRecord, __: Purpose) -> bool:
     return False
 
 
+_ALL_OF_IT: Final = Ceiling(100.0, 100.0)
 TOLERANCE: Final = 1e-7
 """Points by which sums of loads may be off and still count as equal."""
 
@@ -135,6 +146,9 @@ class Problem:
         self.snapshot = cluster.snapshot
         self._past = move_history(cluster.snapshot.migrations.values())
         self.goals = tuple(demand.assessment.goals)
+        self.dimensions = dimensions_of(cluster.config)
+        self.axes = tuple(dimension.axis for dimension in self.dimensions)
+        """All resources; the last axis of arrays is the resource."""
         self._pools: dict[int, _Pool] = {}
         self.emptied = tuple(goal for goal in self.goals if isinstance(goal, Empty))
         self.spreads = tuple(goal for goal in self.goals if isinstance(goal, Spread))
@@ -151,7 +165,10 @@ class Problem:
         settled = [b.settled for b in believed]
         self.load = _columns([amounts(each) for each in settled])
         """[N, R] what goals are judged by: terminating pods have left."""
-        self.ceiling = _columns([_ceiling_of(demand, name) for name in self.nodes])
+        ceilings = [_ceiling_of(demand, name) for name in self.nodes]
+        self.ceiling = _columns([(each.cpu_percent, each.mem_percent) for each in ceilings])
+        if len(self.axes) > self.capacity.shape[1]:
+            self._add_further(believed, ceilings)
         self.empty = self._flags(goal.node for goal in self.emptied)
         above = (goal for goal in self.goals if isinstance(goal, AtMost))
         self.hot = tuple(goal for goal in above if not self.empty[self.row_of[goal.node]])
@@ -188,6 +205,20 @@ class Problem:
         chosen = cluster.config.priority_policy if policy is None else policy
         self.priorities = Priorities(self, chosen, kept)
 
+    def _add_further(self, believed: Sequence[NodeLoad], ceilings: Sequence[Ceiling]) -> None:
+        """Append the columns of further resources."""
+        late = self.demand.cluster.settling
+        found = further_columns(
+            believed,
+            ceilings,
+            [name in late for name in self.nodes],
+            len(self.axes) - len(BALANCED),
+        )
+        self.capacity = np.asfortranarray(np.hstack((self.capacity, found.capacity)))
+        self.now = np.asfortranarray(np.hstack((self.now, found.now)))
+        self.load = np.asfortranarray(np.hstack((self.load, found.load)))
+        self.ceiling = np.asfortranarray(np.hstack((self.ceiling, found.ceiling)))
+
     def movables(self, row: int) -> tuple[Movable, ...]:
         """Return the pods of a node that a plan may move, by uid."""
         if row not in self._searched:
@@ -208,8 +239,12 @@ class Problem:
         pods = self.movables(row)
         found = self._loads.get(row)
         if found is None:
-            found = self._loads[row] = rows_of_amounts([m.load for m in pods])
+            found = self._loads[row] = self.load_rows(pods)
         return found
+
+    def load_rows(self, pods: Sequence[Movable]) -> Floats:
+        """[P, R] what pods use, also of none."""
+        return rows_of_amounts([m.load for m in pods], len(self.axes))
 
     def rows(self, goal: Spread) -> Ints:
         """Return the rows of the nodes that a goal compares."""
@@ -247,9 +282,18 @@ class Problem:
         """[N, R] utilization with these loads."""
         return 100.0 * load / self.capacity
 
+    def level(self, row: int, percent: Floats) -> Level:
+        """Return the utilization of a node; unknown further resources have a ceiling of nothing."""
+        cpu, memory, *rest = percent.tolist()
+        names = zip(self.dimensions[len(BALANCED) :], rest, strict=True)
+        known = self.ceiling[row] > 0.0
+        return Level(
+            cpu, memory, tuple((d.label, value if known[d.axis] else nan) for d, value in names)
+        )
+
     def gap(self, goal: Spread, load: Floats) -> float:
         """Return how far apart the nodes of a goal are with these loads."""
-        rows, axis = self.rows(goal), AXES[goal.dimension]
+        rows, axis = self.rows(goal), goal.dimension.axis
         levels = 100.0 * load[:, axis][rows] / self.capacity[:, axis][rows]
         return width(levels, fill_low=goal.fill_low)
 
@@ -261,9 +305,9 @@ class Problem:
         """Return the resources that a node is short of by its goals; all where it has none."""
         goal = self.goal_of(row)
         if isinstance(goal, AtMost):
-            return tuple(AXES[dimension] for dimension in goal.broken)
-        compared = {AXES[s.dimension] for s in self.spreads if self.inside(s)[row]}
-        return tuple(sorted(compared)) or ALL_AXES
+            return tuple(dimension.axis for dimension in goal.broken)
+        compared = {s.dimension.axis for s in self.spreads if self.inside(s)[row]}
+        return tuple(sorted(compared)) or self.axes
 
     def instance(self, reach: Reaches | None = None, lifted: Collection[Goal] = ()) -> Instance:
         """Return the problem as numbers only, with the pods that were judged and may leave.
@@ -279,7 +323,7 @@ class Problem:
         highest = most.tolist()
         judged = [m for m in self.pods if m.priority <= highest[m.row]]
         others = self._not_judged(most) if self.spreads else []
-        loads = rows_of_amounts([m.load for m in judged])
+        loads = self.load_rows(judged)
         allowed, kinds = self._anywhere(judged) if reach is None else reach(judged)
         unknown = np.zeros(sum(len(o.uids) for o in others), dtype=np.int64)
         return Instance(
@@ -314,7 +358,7 @@ class Problem:
             self._others[row] = _Others(
                 uids=tuple(uid for uid, _ in pods),
                 rows=np.full(len(pods), row, dtype=np.int64),
-                loads=rows_of_amounts([amounts(load) for load in loads]),
+                loads=rows_of_amounts([pod_amounts(load) for load in loads], len(self.axes)),
                 priorities=_ints([pod.shape.priority for _, pod in pods]),
             )
         return self._others[row]
@@ -338,7 +382,7 @@ class Problem:
         self, pod: PodRecord, row: int, there: NodeView, purpose: Purpose, axes: Sequence[int]
     ) -> Movable:
         load = self.demand.cluster.load.load_of(pod)
-        used = amounts(load)
+        used = pod_amounts(load)
         within = keeps_to_its_request(pod, used, axes)
         movable = Movable(
             number=len(self.pods),
@@ -383,11 +427,14 @@ class Problem:
         for goal in self.goals:
             if isinstance(goal, AtMost):
                 row = self.row_of[goal.node]
-                self.ceiling[row] = np.minimum(self.ceiling[row], _ceiling(goal.ceiling))
+                self.ceiling[row] = np.minimum(self.ceiling[row], goal.ceiling.percents)
 
     def _transient_roof(self) -> Floats:
-        ceilings = [Ceiling(cpu, memory).transient() for cpu, memory in self.ceiling.tolist()]
-        higher = _columns([(each.cpu_percent, each.mem_percent) for each in ceilings])
+        rows = self.ceiling.tolist()
+        ceilings = [Ceiling(cpu, memory, tuple(rest)).transient() for cpu, memory, *rest in rows]
+        higher = np.asfortranarray(
+            rows_of_amounts([each.percents for each in ceilings], len(self.axes))
+        )
         found: Floats = self.roof + (higher - self.ceiling) * self.capacity / 100.0
         return found
 
@@ -395,9 +442,8 @@ class Problem:
         found: Floats = self.limit + PRECISION / 100.0 * self.capacity
         for goal in self.hot:
             row = self.row_of[goal.node]
-            for dimension in set(Dimension) - set(goal.broken):
+            for axis in set(self.axes) - {dimension.axis for dimension in goal.broken}:
                 # A little above its ceiling is no goal, and need not come down with the other.
-                axis = AXES[dimension]
                 found[row, axis] = max(found[row, axis], self.load[row, axis])
         return found
 
@@ -422,7 +468,7 @@ def _ints(values: Sequence[int]) -> Ints:
 
 
 def _columns(values: Sequence[Sequence[float]]) -> Floats:
-    return np.asfortranarray(rows_of_amounts(values))
+    return np.asfortranarray(rows_of_amounts(values, len(BALANCED)))
 
 
 def _requests_on_their_way(cluster: ClusterView) -> dict[NodeName, list[Load]]:
@@ -449,12 +495,8 @@ def _believed(
     return asked
 
 
-def _ceiling_of(demand: Demand, name: NodeName) -> Amounts:
+def _ceiling_of(demand: Demand, name: NodeName) -> Ceiling:
     """Return the ceiling of a node; requests may use all of it, as kube-scheduler has it."""
     known = demand.cluster.load.nodes[name].known
-    ceilings = demand.assessment.participation.ceilings
-    return _ceiling(ceilings.get(name) if known else None)
-
-
-def _ceiling(found: Ceiling | None) -> Amounts:
-    return ceilings(found) if found is not None else (100.0,) * len(ALL_AXES)
+    found = demand.assessment.participation.ceilings.get(name) if known else None
+    return found if found is not None else _ALL_OF_IT

@@ -22,7 +22,7 @@ from rebalancer.planner.instance import Flags, Floats, Ints
 from rebalancer.planner.movable import Movable
 from rebalancer.planner.placing import Placing
 from rebalancer.planner.pod_sets import covering, sizes
-from rebalancer.planner.resources import ALL_AXES, every, highest, rows_of_amounts, some
+from rebalancer.planner.resources import every, highest, some
 
 EXTRA: Final = 2
 """Evictions beyond the fewest that a node may cost."""
@@ -206,9 +206,9 @@ class Relief:
         if not givers or not others:
             return []
         problem, load, source = self.problem, self.draft.load, givers[0].row
-        given, taken = _loads(givers), _loads(others)
+        given, taken = problem.load_rows(givers), problem.load_rows(others)
         fine = np.broadcast_to(at != source, (len(givers), len(others))).copy()
-        for axis in ALL_AXES:
+        for axis in problem.axes:
             change = given[:, axis, None] - taken[None, :, axis]
             fine &= load[source, axis] - change <= problem.enough[source, axis]
             fine &= load[at, axis] + change <= problem.roof[at, axis]
@@ -243,7 +243,7 @@ class Relief:
 
     def _examine(self, row: int, excess: Floats) -> First:
         givers = self._givers(row)
-        loads = _loads(givers)
+        loads = self.problem.load_rows(givers)
         found = next((found for _, found in _coverings(loads, excess)), None)
         sets = self._best_first(givers, loads, found, 1) if found is not None else []
         return First(excess, givers, sets)
@@ -271,7 +271,7 @@ class Relief:
         return [m for m, fine in zip(pods, helps, strict=True) if fine]
 
     def _sizes(self, pods: Sequence[Movable], excess: Floats) -> Iterator[int]:
-        return (size for size, _ in _coverings(_loads(pods), excess))
+        return (size for size, _ in _coverings(self.problem.load_rows(pods), excess))
 
     def _sets(
         self, pods: Sequence[Movable], excess: Floats, size: int
@@ -279,7 +279,7 @@ class Relief:
         """Return sets of pods whose leaving suffices, best first."""
         if len(pods) < size or not pods:
             return []
-        loads = _loads(pods)
+        loads = self.problem.load_rows(pods)
         return self._best_first(pods, loads, covering(loads, excess, size), TRIES)
 
     def _best_first(
@@ -332,16 +332,12 @@ class Relief:
     def _gain(self, draft: Draft, m: Movable) -> Flags:
         # Meeting the goal is worth its evictions: on 64 cores no single pod gains a point.
         over = self._over(m.row)
-        axes = [axis for axis in ALL_AXES if over[axis] > 0] or ALL_AXES
+        axes = [a for a in self.problem.axes if over[a] > 0] or self.problem.axes
         return worthwhile(draft, m, axes, min_gain=0.0)
 
 
 def _ints(values: Sequence[int]) -> Ints:
     return np.array(values, dtype=np.int64)
-
-
-def _loads(pods: Sequence[Movable]) -> Floats:
-    return rows_of_amounts([m.load for m in pods])
 
 
 def _coverings(loads: Floats, excess: Floats) -> Iterator[tuple[int, Ints]]:
@@ -370,7 +366,7 @@ def relieve_in_part(draft: Draft, rows: Sequence[int]) -> None:
 def _fewest_in_part(draft: Draft, row: int) -> int:
     problem = draft.problem
     pods = [m for m in problem.movables(row) if m not in draft.moves]
-    loads = rows_of_amounts([m.load for m in pods])
+    loads = problem.load_rows(pods)
     excess = np.minimum(draft.load[row] - problem.limit[row], loads.sum(axis=0))
     return next(sizes(loads, excess), 0)
 
@@ -393,7 +389,7 @@ def _largest_first(draft: Draft, row: int) -> list[Movable]:
 def _best_target(draft: Draft, m: Movable) -> int | None:
     problem = draft.problem
     over = problem.percent(draft.load)[m.row] - problem.ceiling[m.row]
-    axes = [axis for axis in ALL_AXES if over[axis] > 0]
+    axes = [axis for axis in problem.axes if over[axis] > 0]
     if not axes:
         return None
     mask = draft.targets(m) & worthwhile(draft, m, axes, problem.demand.cluster.config.min_gain)

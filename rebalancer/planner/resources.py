@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The resources of the model: the one place that says which they are and where they are read.
+"""The resources of the model: how many there are, and where they are read.
 
-The last axis of every array of nodes or pods is the resource, in this order. Everything else in
-the planner takes the number of resources from here or from the arrays, so another measured
-resource is another line here, another `Dimension`, and a field of what is measured.
+The last axis of every array of nodes or pods is the resource: CPU, memory, then those of
+`prometheus.resources`. Everything else in the planner takes the number of resources from the
+problem or from the arrays.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from functools import lru_cache, reduce
 from itertools import permutations
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from rebalancer.goals import Dimension
+from common.load import FurtherLoad, NodeLoad, PodLoad
+from rebalancer.goals import Ceiling
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,22 +26,63 @@ if TYPE_CHECKING:
 Amounts = tuple[float, ...]
 Levels = npt.NDArray[Any]
 
-AXES: Final = {dimension: axis for axis, dimension in enumerate(Dimension)}
-ALL_AXES: Final = tuple(AXES.values())
-LABELS: Final = tuple(dimension.label for dimension in Dimension)
-
-_AMOUNTS: Final = {Dimension.CPU: "cpu_milli", Dimension.MEMORY: "mem_bytes"}
-_CEILINGS: Final = {Dimension.CPU: "cpu_percent", Dimension.MEMORY: "mem_percent"}
-
-amounts: Final[Callable[[Any], Amounts]] = attrgetter(*(_AMOUNTS[each] for each in Dimension))
-"""What a load, or a sum of requests, is of each resource."""
-ceilings: Final[Callable[[Any], Amounts]] = attrgetter(*(_CEILINGS[each] for each in Dimension))
-"""Up to how many percent of each resource a node may be used."""
+amounts: Final[Callable[[Any], Amounts]] = attrgetter("cpu_milli", "mem_bytes")
+"""What a load, or a sum of requests, is of CPU and memory."""
 
 
-def rows_of_amounts(values: Sequence[Any]) -> npt.NDArray[np.float64]:
-    """[n, R] amounts as an array, also of none."""
-    return np.array(values, dtype=np.float64).reshape(len(values), len(AXES))
+def pod_amounts(load: PodLoad) -> Amounts:
+    """Return what a pod uses of each resource."""
+    return (load.cpu_milli, load.mem_bytes, *load.further)
+
+
+def rows_of_amounts(values: Sequence[Any], count: int) -> npt.NDArray[np.float64]:
+    """[n, R] amounts as an array, also of none; R is the count of resources."""
+    return np.array(values, dtype=np.float64).reshape(len(values), count)
+
+
+class FurtherColumns(NamedTuple):
+    """[N, F] further resources of nodes.
+
+    A node of which one is not known, or that has none of it, counts as one with a ceiling of
+    nothing: it takes no pod that uses any, and is not above its ceiling.
+    """
+
+    capacity: npt.NDArray[np.float64]
+    now: npt.NDArray[np.float64]
+    load: npt.NDArray[np.float64]
+    ceiling: npt.NDArray[np.float64]
+
+
+_UNKNOWN: Final = (0.0, 0.0, 0.0, 0.0)
+
+
+def further_columns(
+    loads: Sequence[NodeLoad], ceilings: Sequence[Ceiling], late: Sequence[bool], count: int
+) -> FurtherColumns:
+    """Return the further resources of nodes; of a node that is late none is known.
+
+    One whose load is not known, or was read before there were any, has none of them.
+    """
+    unknown = [_UNKNOWN] * count
+    found = [
+        [_further(*each) for each in zip(load.further, ceiling.further, strict=True)]
+        if len(load.further) == len(ceiling.further) == count and not waits
+        else unknown
+        for load, ceiling, waits in zip(loads, ceilings, late, strict=True)
+    ]
+    table = np.array(found, dtype=np.float64).reshape(len(loads), count, 4)
+    capacity = table[:, :, 0]
+    # What is not known has the size of what is: percentages of it must stay numbers.
+    typical = np.maximum(capacity.max(axis=0, initial=0.0), 1.0)
+    return FurtherColumns(
+        np.where(capacity > 0.0, capacity, typical), table[:, :, 1], table[:, :, 2], table[:, :, 3]
+    )
+
+
+def _further(load: FurtherLoad, most: float) -> tuple[float, float, float, float]:
+    if not load.known or load.used is None or load.offered is None:
+        return _UNKNOWN
+    return (load.offered, load.used, max(0.0, load.used - load.leaving), most)
 
 
 def highest(levels: Levels) -> Levels:

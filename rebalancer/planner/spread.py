@@ -26,7 +26,7 @@ from rebalancer.planner.instance import Floats
 from rebalancer.planner.joint_spread import JointSpread
 from rebalancer.planner.movable import Movable
 from rebalancer.planner.pool_levels import EPSILON, Guard, Levels, Window, guards, smallest
-from rebalancer.planner.resources import AXES, some
+from rebalancer.planner.resources import some
 
 PODS: Final = 8
 """Pods of a node that are compared for one move, the most suitable first."""
@@ -184,7 +184,7 @@ class Leveling:
         rows, inside, axis = (
             self.problem.rows(goal),
             self.problem.inside(goal),
-            AXES[goal.dimension],
+            goal.dimension.axis,
         )
         levels = self.levels.percent[:, axis][rows]
         if not goal.fill_low:

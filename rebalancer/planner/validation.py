@@ -32,7 +32,6 @@ from rebalancer.planner.movable import Movable
 from rebalancer.planner.ordering import Step, settle
 from rebalancer.planner.plan import Chain, Level, Move, Objection
 from rebalancer.planner.problem import Demand, Problem
-from rebalancer.planner.resources import ALL_AXES, AXES
 from rebalancer.projection import on_their_way
 from rebalancer.refusals import Reason, Refusal, unjudgeable
 from rebalancer.strategies import ClusterView
@@ -123,12 +122,7 @@ class _Review:
         """Return the utilization of the touched nodes."""
         percent, moves = self._after.percent(), self._after.moves
         rows = sorted({m.row for m in moves} | set(moves.values()))
-        return {
-            self._problem.nodes[row]: Level(
-                cpu=float(percent[row, 0]), memory=float(percent[row, 1])
-            )
-            for row in rows
-        }
+        return {self._problem.nodes[row]: self._problem.level(row, percent[row]) for row in rows}
 
     def _movables(self, chain: Chain) -> dict[Movable, Move] | Refusal:
         found: dict[Movable, Move] = {}
@@ -252,15 +246,16 @@ class _Review:
     def _axes(self, found: Mapping[Movable, Move]) -> Sequence[int]:
         """Return the resources that the goals of the chain are about."""
         goals = [self._problem.goal_of(m.row) for m in found]
-        axes = {AXES[d] for goal in goals if isinstance(goal, AtMost) for d in goal.broken}
+        axes = {d.axis for goal in goals if isinstance(goal, AtMost) for d in goal.broken}
         if not axes or any(move.reason == MoveReason.SPREAD for move in found.values()):
-            axes |= {AXES[goal.dimension] for goal in self._problem.spreads}
-        return sorted(axes) or ALL_AXES
+            axes |= {goal.dimension.axis for goal in self._problem.spreads}
+        return sorted(axes) or self._problem.axes
 
     def _draft(self) -> Draft:
         draft = self._drafts.draft()
+        unknown = (0.0,) * (len(self._problem.axes) - 2)
         for row, load, lines in self._inbound:
-            draft.hold(row, np.array(load), lines)
+            draft.hold(row, np.array((*load, *unknown)), lines)
         return draft
 
     def _move(self, move: Move, step: Step, chain: int) -> Move:

@@ -27,11 +27,13 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Base of the parts of the document."""
 
 
-class Percentages(_Part, frozen=True, kw_only=True):
+class Percentages(_Part, frozen=True, kw_only=True, omit_defaults=True):
     """Percent of allocatable; null where the node does not say how much it has."""
 
     cpu: float | None
     memory: float | None
+    further: dict[str, float | None] = {}
+    """Of further resources, by name, where there are any."""
 
 
 class ReasonDocument(_Part, frozen=True, kw_only=True):
@@ -260,7 +262,11 @@ def _reason(refusal: Refusal) -> ReasonDocument:
 
 
 def _percentages(level: Level) -> Percentages:
-    return Percentages(cpu=_rounded(level.cpu), memory=_rounded(level.memory))
+    return Percentages(
+        cpu=_rounded(level.cpu),
+        memory=_rounded(level.memory),
+        further={name: _rounded(percent) for name, percent in level.further},
+    )
 
 
 def _rounded(percent: float) -> float | None:

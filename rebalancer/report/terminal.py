@@ -111,14 +111,20 @@ def _nodes(nodes: Sequence[NodePlan]) -> RenderableType:
 
 
 def _levels(nodes: Iterable[NodePlan], drawn: Callable[[float], Text]) -> Grid:
-    table = Grid(("node", "cpu before → after", "memory before → after", "note"))
+    shown = list(nodes)
+    further = [name for name, _ in shown[0].before.further] if shown else []
+    names = [f"{name} before → after" for name in ("cpu", "memory", *further)]
+    table = Grid(("node", *names, "note"))
     unknown = Text("unknown", style="yellow")
-    for node in nodes:
-        cpu = _change(node.before.cpu, node.after.cpu, drawn)
-        memory = _change(node.before.memory, node.after.memory, drawn)
-        levels = (unknown, unknown) if node.unknown else (cpu, memory)
+    for node in shown:
+        pairs = zip(_percents(node.before), _percents(node.after), strict=True)
+        levels = [unknown if node.unknown else _change(*pair, drawn) for pair in pairs]
         table.add(node.name, *levels, _remark(node))
     return table
+
+
+def _percents(level: Level) -> tuple[float, ...]:
+    return (level.cpu, level.memory, *(percent for _, percent in level.further))
 
 
 def _worth_showing(nodes: Sequence[NodePlan]) -> list[NodePlan]:
@@ -127,7 +133,7 @@ def _worth_showing(nodes: Sequence[NodePlan]) -> list[NodePlan]:
 
 
 def _highest(level: Level) -> float:
-    return max((part for part in (level.cpu, level.memory) if part == part), default=-1.0)
+    return max((part for part in _percents(level) if part == part), default=-1.0)
 
 
 def _change(before: float, after: float, drawn: Callable[[float], Text]) -> Text:

@@ -23,6 +23,7 @@ from rebalancer.rules import ClusterRules
 from rebalancer.strategies.mobility import Mobility
 from rebalancer.strategies.pending_pods import PendingTimes
 from rebalancer.strategies.predicted_levels import PredictedLevels
+from rebalancer.strategies.settling import settling_nodes
 
 Refused = Mapping[NodeName, tuple[Refusal, ...]]
 """Nodes that are kept out, each with every reason; a node that is not listed may take part."""
@@ -41,10 +42,14 @@ class ClusterView:
     """For how long pods have been waiting for nodes."""
     rules: ClusterRules = field(init=False, repr=False)
     """What holds for each node and pod at this moment."""
+    settling: frozenset[NodeName] = field(init=False, repr=False)
+    """Nodes whose pressure and further resources say nothing yet, because pods came or left."""
 
     def __post_init__(self) -> None:
         rules = ClusterRules(self.config, self.snapshot, self.now_s)
         object.__setattr__(self, "rules", rules)
+        settling = settling_nodes(self.config, self.snapshot, self.load, self.now_s)
+        object.__setattr__(self, "settling", settling)
 
 
 @dataclass(frozen=True, slots=True)

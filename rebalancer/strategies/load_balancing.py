@@ -16,7 +16,7 @@ from typing import ClassVar, Final
 from common.cluster.records import NodeName
 from common.config import FillLowNodes
 from common.config import Strategy as StrategyName
-from rebalancer.goals import MARGIN, PRECISION, Dimension, Goal, Spread
+from rebalancer.goals import BALANCED, MARGIN, PRECISION, Dimension, Goal, Spread
 from rebalancer.strategies.base import ClusterView, Participation
 from rebalancer.strategies.mobility import STUCK
 from rebalancer.strategies.pools import (
@@ -40,7 +40,7 @@ class LoadBalancing:
     for_load: ClassVar[bool] = True
 
     def goals(self, cluster: ClusterView, parts: Participation) -> Sequence[Goal]:
-        stated = (_goal(cluster, parts, pool, d) for pool in sorted(parts.pools) for d in Dimension)
+        stated = (_goal(cluster, parts, pool, d) for pool in sorted(parts.pools) for d in BALANCED)
         return [goal for goal in stated if goal is not None]
 
     def notes(self, cluster: ClusterView, parts: Participation) -> Sequence[str]:
@@ -95,7 +95,7 @@ def stuck_highs(cluster: ClusterView, parts: Participation) -> Iterator[tuple[Sp
     if not parts.mobility.refused:
         return
     rest = {name for name, why in parts.spread_refused.items() if not STUCK.issuperset(why)}
-    for pool, dimension in product(sorted(parts.pools), Dimension):
+    for pool, dimension in product(sorted(parts.pools), BALANCED):
         names = [name for name in parts.pools[pool] if name not in rest]
         levels = levels_of(cluster, names, dimension)
         points = parts.pool_rules[pool].imbalance_threshold

@@ -8,6 +8,7 @@ a new node's spike in every sample would look like one that lasts.
 
 from __future__ import annotations
 
+from math import isnan
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -97,7 +98,7 @@ class SampleCheck:
     def clears(self, watch: Watch) -> bool:
         """Count a good sample; return whether nothing is left to remember."""
         load = self._look.load.nodes.get(watch.node)
-        if load is None or not load.known:
+        if load is None or not load.known or isnan(percent(load, watch.dimension)):
             return False
         self._observe(watch, broken=False)
         return self._counts.count(watch) == 0

@@ -10,15 +10,15 @@ autoscaler wants to empty is no reason to fill it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from math import fsum
+from math import fsum, nan
 from typing import Final, NamedTuple
 
 from common.api.contract import DO_NOT_DISRUPT, SCALE_DOWN_DISABLED
 from common.cache.snapshot import NodeView
 from common.cluster.records import NodeName, NodeRecord
 from common.config import FillLowNodes
-from common.load import NodeLoad
-from rebalancer.goals import Dimension
+from common.load import FurtherLoad, NodeLoad
+from rebalancer.goals import BALANCED, Dimension
 
 Levels = Mapping[NodeName, float]
 """Percent of allocatable that nodes use, in one resource."""
@@ -113,12 +113,26 @@ def fills_low(choice: FillLowNodes, autoscaler: str) -> bool:
 
 def percent(load: NodeLoad, dimension: Dimension) -> float:
     """Return the level that goals are judged by: terminating pods have left."""
-    return load.settled_cpu_percent if dimension is Dimension.CPU else load.settled_mem_percent
+    axis = dimension.axis
+    if axis > 1:
+        found = further_load(load, axis)
+        return nan if found is None else found.settled_percent
+    return load.settled_mem_percent if axis else load.settled_cpu_percent
 
 
 def percent_now(load: NodeLoad, dimension: Dimension) -> float:
     """Return the level that decides about room: terminating pods still use theirs."""
-    return load.room_cpu_percent if dimension is Dimension.CPU else load.room_mem_percent
+    axis = dimension.axis
+    if axis > 1:
+        found = further_load(load, axis)
+        return nan if found is None else found.percent
+    return load.room_mem_percent if axis else load.room_cpu_percent
+
+
+def further_load(load: NodeLoad, axis: int) -> FurtherLoad | None:
+    """Return what a node uses of a resource besides CPU and memory; None if it was not read."""
+    place = axis - len(BALANCED)
+    return load.further[place] if place < len(load.further) else None
 
 
 def gap(levels: Levels, *, fill_low: bool) -> float:

@@ -19,7 +19,7 @@ from common.api.migrations import NodeUse
 from common.cluster.migrations import MigrationRecord
 from common.cluster.records import NodeName
 from common.load import NodeLoad
-from rebalancer.goals import MARGIN, Dimension
+from rebalancer.goals import BALANCED, MARGIN, Dimension
 from rebalancer.strategies.pools import Levels, percent
 
 PredictedLevels: TypeAlias = Mapping[Dimension, Levels]
@@ -38,7 +38,7 @@ def predictions_that_hold(
             if (load := loads.get(name)) is not None
             and abs(percent(load, dimension) - (level := _level(use, dimension))) <= MARGIN
         }
-        for dimension in Dimension
+        for dimension in BALANCED
     }
 
 

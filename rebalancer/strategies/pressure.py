@@ -4,9 +4,7 @@
 Pressure cannot be divided among pods: nothing says whose tasks wait for whom. So a node under
 pressure gives away a tenth of what it uses at a time, and takes nothing meanwhile.
 
-Pressure is a rate over a window, and cannot be corrected by pods either. After a move it stays
-high until the window has passed. So a node is not relieved again before its window lies wholly
-after the last move, and after the last pod that terminated there has gone.
+Pressure is a rate over a window, and cannot be corrected by pods either: see `settling`.
 """
 
 from __future__ import annotations
@@ -14,18 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from common.cluster.migrations import MigrationRecord
-from common.cluster.records import NodeName
 from common.config import LoadSettings
 from common.load import NodeLoad
-from rebalancer.goals import Ceiling, Dimension
+from rebalancer.goals import BALANCED, Ceiling, Dimension
 from rebalancer.strategies.base import ClusterView
 from rebalancer.strategies.pools import percent
 
 STEP: Final = 0.9
 """What a node under pressure may use of what it uses now."""
-LAG_S: Final = 60.0
-"""How much later than the window a figure may come: scrapes, and reading them."""
 _SHOWN: Final = 3
 
 
@@ -43,44 +37,23 @@ def allowed(settings: LoadSettings) -> Mapping[Dimension, float]:
 def under_pressure(load: NodeLoad, settings: LoadSettings) -> tuple[Dimension, ...]:
     """Return the resources that tasks of a node wait for too long."""
     too_long = settings.pressure.exceeded(load.pressure.cpu_percent, load.pressure.mem_percent)
-    resources = (Dimension.CPU, Dimension.MEMORY)
-    return tuple(each for each, waits in zip(resources, too_long, strict=True) if waits)
+    return tuple(each for each, waits in zip(BALANCED, too_long, strict=True) if waits)
 
 
 def words(load: NodeLoad, dimension: Dimension, settings: LoadSettings) -> str:
     """Return the pressure as people read it."""
     level, most = pressures(load)[dimension], allowed(settings)[dimension]
-    key = f"pressure.{dimension.value}"
+    key = f"pressure.{dimension.label.lower()}"
     return f"{level:.0f} % {dimension.label} pressure (allowed {most:g} %, {key})"
 
 
 def relieved(ceiling: Ceiling, load: NodeLoad, pressed: tuple[Dimension, ...]) -> Ceiling:
     """Return the ceiling that takes a step off what a node under pressure uses."""
-    levels = {
-        d: min(ceiling.of(d), round(STEP * percent(load, d), 1)) if d in pressed else ceiling.of(d)
-        for d in Dimension
-    }
-    return Ceiling(levels[Dimension.CPU], levels[Dimension.MEMORY])
-
-
-def waits_for_a_window(cluster: ClusterView) -> frozenset[NodeName]:
-    """Return the nodes whose pressure may still be that of pods which have left, or come."""
-    config = cluster.config
-    if not config.pressure.is_judged or config.prometheus is None:
-        return frozenset()
-    since_s = cluster.now_s - config.prometheus.window.seconds - LAG_S
-    moves = [m for m in cluster.snapshot.migrations.values() if _ended_after(m, since_s)]
-    draining = (n for n, load in cluster.load.nodes.items() if _drains(load))
-    touched = (name for move in moves for name in (move.source, move.target))
-    return frozenset((*draining, *touched))
-
-
-def _ended_after(move: MigrationRecord, since_s: float) -> bool:
-    return move.open or max(move.evicted_s or 0.0, move.finished_s or 0.0) > since_s
-
-
-def _drains(load: NodeLoad) -> bool:
-    return load.leaving.cpu_milli > 0.0 or load.leaving.mem_bytes > 0.0
+    cpu, memory = (
+        min(ceiling.of(d), round(STEP * percent(load, d), 1)) if d in pressed else ceiling.of(d)
+        for d in BALANCED
+    )
+    return Ceiling(cpu, memory, ceiling.further)
 
 
 def notes(cluster: ClusterView) -> Iterator[str]:

@@ -10,13 +10,12 @@ from common.cluster.records import NodeName
 from common.config import LoadSettings
 from common.config import Strategy as StrategyName
 from common.load import NodeLoad
-from rebalancer.goals import MARGIN, AtMost, Ceiling, Dimension, Goal
-from rebalancer.strategies import pressure
+from rebalancer.goals import BALANCED, MARGIN, AtMost, Ceiling, Dimension, Goal, dimensions_of
+from rebalancer.strategies import further, pressure
 from rebalancer.strategies.base import ClusterView, Participation
 from rebalancer.strategies.pools import percent
 
 _SHOWN: Final = 3
-_KEYS: Final = {Dimension.CPU: "cpuThreshold", Dimension.MEMORY: "memoryThreshold"}
 
 
 class ResourceOptimization:
@@ -26,9 +25,8 @@ class ResourceOptimization:
     for_load: ClassVar[bool] = True
 
     def goals(self, cluster: ClusterView, parts: Participation) -> Sequence[Goal]:
-        late = pressure.waits_for_a_window(cluster)
         found = (
-            _goal(load, parts.ceilings[name], cluster.config, may_wait=name in late)
+            _goal(load, parts.ceilings[name], cluster.config, settling=name in cluster.settling)
             for name, load in sorted(cluster.load.nodes.items())
             if name not in parts.sources_refused
         )
@@ -36,11 +34,12 @@ class ResourceOptimization:
 
     def notes(self, cluster: ClusterView, parts: Participation) -> Sequence[str]:
         """Name the nodes that are above their ceiling and do not take part, by reason."""
-        noted = list(pressure.notes(cluster))
+        noted = [*pressure.notes(cluster), *further.notes(cluster)]
+        every = dimensions_of(cluster.config)
         by_reason: dict[str, list[NodeName]] = {}
         for name, refusals in sorted(parts.sources_refused.items()):
             load = cluster.load.nodes.get(name)
-            if load is not None and load.known and above(load, parts.ceilings[name]):
+            if load is not None and load.known and above(load, parts.ceilings[name], every):
                 by_reason.setdefault(refusals[0].message, []).append(name)
         return noted + [
             f"Above the ceiling, but not relieved: {_some(names)}, because {reason}."
@@ -49,14 +48,14 @@ class ResourceOptimization:
 
 
 def _goal(
-    load: NodeLoad, ceiling: Ceiling, settings: LoadSettings, *, may_wait: bool
+    load: NodeLoad, ceiling: Ceiling, settings: LoadSettings, *, settling: bool
 ) -> AtMost | None:
     """Return what is wanted of a node; None if it is fine.
 
-    With `may_wait` its pressure is not judged yet.
+    While it is settling, its pressure and further resources are not judged yet.
     """
-    broken = above(load, ceiling)
-    pressed = () if may_wait else pressure.under_pressure(load, settings)
+    broken = above(load, ceiling, BALANCED if settling else dimensions_of(settings))
+    pressed = () if settling else pressure.under_pressure(load, settings)
     if pressed:
         ceiling = pressure.relieved(ceiling, load, pressed)
         broken = tuple(dict.fromkeys((*broken, *pressed)))
@@ -69,12 +68,14 @@ def _some(names: Sequence[NodeName]) -> str:
     return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"
 
 
-def above(load: NodeLoad, ceiling: Ceiling) -> tuple[Dimension, ...]:
+def above(
+    load: NodeLoad, ceiling: Ceiling, resources: Sequence[Dimension] = BALANCED
+) -> tuple[Dimension, ...]:
     """Return the resources that are above the ceiling by more than the margin, the worst first."""
-    if all(percent(load, d) <= ceiling.of(d) for d in Dimension):
+    if all(percent(load, d) <= ceiling.of(d) for d in resources):
         return ()  # nearly all nodes
-    excess = {d: percent(load, d) - ceiling.of(d) for d in Dimension}
-    return tuple(sorted((d for d in Dimension if excess[d] > MARGIN), key=lambda d: -excess[d]))
+    excess = {d: percent(load, d) - ceiling.of(d) for d in resources}
+    return tuple(sorted((d for d in resources if excess[d] > MARGIN), key=lambda d: -excess[d]))
 
 
 def at_most(
@@ -85,7 +86,8 @@ def at_most(
     over = "" if figure.is_last else f"{figure}, "
     pressed = pressure.under_pressure(load, settings)
     used = " and ".join(
-        f"{percent(load, d):.0f} % {d.label} ({over}allowed {ceiling.of(d):g} %, {_KEYS[d]})"
+        f"{percent(load, d):.0f} % {d.label} "
+        f"({over if d in BALANCED else ''}allowed {ceiling.of(d):g} %, {d.key})"
         for d in broken
         if d not in pressed
     )

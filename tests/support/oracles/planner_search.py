@@ -85,4 +85,4 @@ def _together(instance: Instance, goal: Spread, level: Floats) -> bool:
 
 
 def _axis(dimension: Dimension) -> int:
-    return list(Dimension).index(dimension)
+    return dimension.axis

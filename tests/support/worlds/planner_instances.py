@@ -9,7 +9,7 @@ import numpy as np
 
 from common.cluster.records import NodeName, PodUid
 from common.config import Strategy
-from rebalancer.goals import MARGIN, AtMost, Ceiling, Dimension, Empty, Goal, Spread
+from rebalancer.goals import BALANCED, MARGIN, AtMost, Ceiling, Dimension, Empty, Goal, Spread
 from rebalancer.planner.instance import Instance
 
 Pair = tuple[float, float]
@@ -56,10 +56,10 @@ def ceiling_goals(instance: Instance) -> list[Goal]:
         AtMost(
             strategy=Strategy.RESOURCE_OPTIMIZATION,
             node=name,
-            ceiling=Ceiling(*map(float, instance.ceiling[row])),
+            ceiling=Ceiling(float(instance.ceiling[row, 0]), float(instance.ceiling[row, 1])),
             broken=tuple(
                 dimension
-                for axis, dimension in enumerate(Dimension)
+                for axis, dimension in enumerate(BALANCED)
                 if instance.percent[row, axis] > instance.ceiling[row, axis] + MARGIN
             ),
             message=f"{name} is above its ceiling",

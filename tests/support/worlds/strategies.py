@@ -23,7 +23,7 @@ from common.load import Load, LoadView, NodeLoad
 from common.load.estimates import Estimator
 from common.load.view import Judgement
 from common.usage.source import NodePressure
-from rebalancer.goals import AtMost, Goal, Spread
+from rebalancer.goals import AtMost, Dimension, Goal, Spread
 from rebalancer.strategies import ClusterView, PendingTimes
 from simulator import build
 from simulator.build import Manifest
@@ -148,13 +148,17 @@ def told(goals: Sequence[Goal]) -> list[str]:
     return [_told(goal) for goal in goals]
 
 
+def _word(dimension: Dimension) -> str:
+    return dimension.label.lower()
+
+
 def _told(goal: Goal) -> str:
     if isinstance(goal, AtMost):
-        return f"AtMost {goal.node} {'+'.join(goal.broken)}"
+        return f"AtMost {goal.node} {'+'.join(map(_word, goal.broken))}"
     if isinstance(goal, Spread):
         pool = f" in {goal.pool}" if goal.pool else ""
         ends = "" if goal.fill_low else " high end only"
-        return f"Spread {goal.dimension} {' '.join(goal.nodes)}{pool}{ends}"
+        return f"Spread {_word(goal.dimension)} {' '.join(goal.nodes)}{pool}{ends}"
     return f"Empty {goal.node}"
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bench.exact import Status, exact
 from bench.milp import SolverMissing
 from bench.problems import Shape, draw
-from rebalancer.goals import Dimension, Goal
+from rebalancer.goals import BALANCED, Goal
 from rebalancer.planner.bounds import lower_bound
 from rebalancer.planner.instance import Floats, Instance, Ints
 from tests.support.oracles.planner_search import fewest_evictions
@@ -35,7 +35,7 @@ def problems(drawn: st.DrawFn) -> tuple[Instance, list[Goal]]:
     instance = draw(drawn(st.integers(0, 10_000)), shape).instance()
     goals = goals_of(instance)
     if drawn(st.booleans()):
-        dimension = drawn(st.sampled_from(list(Dimension)))
+        dimension = drawn(st.sampled_from(BALANCED))
         goals.append(spread_goal(instance, 20.0, dimension, fill_low=drawn(st.booleans())))
     return instance, goals
 

@@ -11,15 +11,18 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import parse_qs
 
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
 from common.cluster.records import NodeName, NodeRecord
-from common.config import Duration, Prometheus, Queries, SourceKind
+from common.cluster.resources import Resources
+from common.config import Duration, FurtherResource, Prometheus, Queries, SourceKind
 from common.kube.client import KubeClient
 from common.usage import Sample, UsageError
 from common.usage.auto import open_source
-from common.usage.prometheus import PrometheusSource
+from common.usage.prometheus import PrometheusSource, offers
+from common.usage.source import FurtherSample
 from tests.support.certificates import Authority, server_context
 from tests.support.clock import FakeClock
 from tests.support.stands.scripted_api import (
@@ -390,3 +393,63 @@ async def test_a_ca_of_ones_own_is_trusted_and_no_other(tmp_path: Path) -> None:
     async with ScriptedApi(*whole_round(), tls=context) as api:
         with pytest.raises(UsageError, match=r"(?i)certificate.* from https"):
             await sampled_from(api)
+
+
+NETWORK = {"name": "network", "node_query": "sent $node", "pod_query": "sent by pod"}
+
+
+def network(**more: Any) -> dict[str, Any]:
+    return {"resources": (FurtherResource.model_validate({**NETWORK, **more}, by_name=True),)}
+
+
+async def test_further_resources_are_read_by_their_own_queries() -> None:
+    steps = [*whole_round(), of_node("70"), of_pod("30")]
+    sample, requests = await sampled(*steps, **network(capacity=100.0))
+    [found] = sample.further
+    assert (found.nodes, found.pods, found.offered) == (
+        {"n1": 70.0},
+        {"shop/web-1": 30.0},
+        {"n1": 100.0},
+    )
+    assert form(requests[7]) == {"query": "sent node", "time": "1800000000.000"}
+
+
+async def test_their_capacity_may_be_a_query() -> None:
+    steps = [*whole_round(), of_node("250"), of_node("70"), of_pod("30")]
+    sample, _ = await sampled(*steps, **network(capacity_query="speed"))
+    assert sample.further[0].offered == {"n1": 250.0}
+
+
+@pytest.mark.parametrize(("name", "amount"), [("nvidia.com/gpu", 4.0), ("nvidia.com/mig", 0.0)])
+async def test_their_capacity_may_be_what_nodes_report(name: str, amount: float) -> None:
+    node = msgspec.structs.replace(
+        NODES[0], allocatable=Resources(4000, 1 << 34, scalars=(("nvidia.com/gpu", 4),))
+    )
+    [wanted] = network(allocatable=name)["resources"]
+    assert offers(wanted, [node]) == {"n1": amount}
+
+
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf", "-3", "1e300"])
+async def test_what_cannot_be_an_amount_is_not_known(value: str) -> None:
+    steps = [*whole_round(), of_node(value), of_pod("30")]
+    sample, _ = await sampled(*steps, **network(capacity=100.0))
+    assert sample.further[0].nodes == {}
+    assert set(sample.nodes) == {"n1"}
+
+
+async def test_of_several_series_of_a_node_the_largest_counts() -> None:
+    labels = {"node": "n1", **{f"label_{number}": "x" * 200 for number in range(300)}}
+    twice = vector(({"node": "n1"}, "20"), (labels, "70"), ({"node": "elsewhere"}, "99"))
+    sample, _ = await sampled(*whole_round(), twice, of_pod("1"), **network(capacity=100.0))
+    assert sample.further[0].nodes == {"n1": 70.0}
+
+
+async def test_a_query_that_fails_hides_its_own_resource_only() -> None:
+    refused = answer(400, {"status": "error", "error": "parse error"})
+    with capture_logs() as logs:
+        sample, _ = await sampled(*whole_round(), refused, **network(capacity=100.0))
+    assert sample.further == (FurtherSample(),)
+    assert set(sample.nodes) == {"n1"}
+    assert [line["resource"] for line in logs if line["event"] == "resource not read"] == [
+        "network"
+    ]

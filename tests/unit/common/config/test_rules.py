@@ -18,6 +18,7 @@ from common.config import (
     RebalancerConfiguration,
     Rules,
     Strategy,
+    Thresholds,
     effective,
     load_settings_hash,
     parse_config,
@@ -77,8 +78,8 @@ def test_the_first_pool_that_matches_holds(
 ) -> None:
     asked = config(pools=POOLS, cpuThreshold=70.0)
     rules = Rules(asked).of_node(labels)
-    assert (rules.name, rules.thresholds) == (pool, thresholds)
-    assert PoolIndex(asked).thresholds_of(labels) == thresholds
+    assert (rules.name, rules.thresholds) == (pool, Thresholds(*thresholds))
+    assert PoolIndex(asked).thresholds_of(labels) == Thresholds(*thresholds)
 
 
 def test_a_pool_changes_what_it_sets_and_nothing_else() -> None:
@@ -192,6 +193,10 @@ def test_labels_as_in_a_pod_are_a_selector() -> None:
     assert RebalancerConfiguration.model_validate(effective(found)) == found
 
 
+LISTED = "usageSource: prometheus\nprometheus: {url: 'http://p:9090', resources: "
+GPU = "{name: gpu, nodeQuery: a, podQuery: b"
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -222,6 +227,35 @@ def test_labels_as_in_a_pod_are_a_selector() -> None:
         ),
         ("schedule: [{schedule: 0 25 * * *, duration: 8h}]", "schedule[0].schedule: 0 25 * * * is"),
         ("schedule: [{schedule: 0 22 * * *}]", "schedule[0].duration: missing"),
+        (
+            "schedule: [{schedule: 0 0 31 2 *, duration: 8h}]",
+            "schedule[0].schedule: 0 0 31 2 * is",
+        ),
+        (
+            "schedule: [{schedule: 0 22 * * *, duration: 8h, timeZone: Europe/Atlantis}]",
+            "schedule[0].timeZone: Europe/Atlantis is not a time zone",
+        ),
+        (
+            "pools: [{name: a, nodeSelector: x, resourceThresholds: {gpu: 50}}]",
+            "pools: a sets a threshold for gpu, which is not in prometheus.resources",
+        ),
+        (
+            f"{LISTED}[{GPU}, capacity: 1}}, {GPU}, capacity: 2}}]}}",
+            "gpu is listed twice",
+        ),
+        (
+            f"{LISTED}[{GPU}}}]}}",
+            "set one of capacity, capacityQuery and allocatable",
+        ),
+        (
+            f"{LISTED}[{GPU}, capacity: 1, allocatable: a/b}}]}}",
+            "set one of capacity",
+        ),
+        (f"{LISTED}[{GPU}, capacity: 0}}]}}", "must be above 0"),
+        (
+            f"{LISTED}[{{name: cpu, nodeQuery: a, podQuery: b, capacity: 1}}]}}",
+            "cpu is not a name for a resource",
+        ),
     ],
 )
 def test_rules_that_cannot_be_read_are_refused(text: str, why: str) -> None:
@@ -241,3 +275,17 @@ def test_the_hash_covers_what_pools_say_about_load_and_nothing_else() -> None:
     assert hashed(schedule=NIGHT) == hashed(imbalanceThreshold=3.0) == plain
     others = {hashed(cpuThreshold=70.0), hashed(memoryThreshold=70.0), hashed(nodeSelector="x=z")}
     assert len({plain, *others}) == 4
+
+
+def test_the_hash_covers_further_resources_and_is_as_before_without_them() -> None:
+    def hashed(*resources: dict[str, Any], **pool: Any) -> str:
+        asked = {
+            "usageSource": "prometheus",
+            "prometheus": {"url": "http://p:9090", "resources": list(resources)},
+            "pools": [{"name": "a", "nodeSelector": "x=y", **pool}],
+        }
+        return load_settings_hash(config(**asked))
+
+    gpu = {"name": "gpu", "nodeQuery": "a", "podQuery": "b", "capacity": 4.0}
+    found = {hashed(), hashed(gpu), hashed({**gpu, "threshold": 60.0})}
+    assert len({*found, hashed(gpu, resourceThresholds={"gpu": 50.0})}) == 4

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bench.problems import Shape, draw
 from common.cluster.records import NodeName
 from common.config import Strategy
-from rebalancer.goals import AtMost, Ceiling, Dimension, Empty, Goal, Spread
+from rebalancer.goals import BALANCED, AtMost, Ceiling, Dimension, Empty, Goal, Spread
 from rebalancer.planner.bounds import lower_bound
 from rebalancer.planner.instance import Instance
 from tests.support.oracles.planner_search import fewest_evictions
@@ -214,7 +214,7 @@ def small_problems(draw: st.DrawFn) -> tuple[Instance, list[Goal]]:
     barred = np.array(draw(st.lists(st.booleans(), min_size=shape[0], max_size=shape[0])))
     instance.allowed[barred.astype(bool), draw(st.integers(0, 2))] = False
     goals = goals_of(instance)
-    for dimension in Dimension:
+    for dimension in BALANCED:
         if draw(st.booleans()):
             points = draw(st.sampled_from([10.0, 20.0, 35.0]))
             goals.append(spread_goal(instance, points, dimension, fill_low=draw(st.booleans())))

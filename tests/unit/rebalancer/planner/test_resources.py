@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The model has any number of resources: tried with three, of which we measure two today."""
+"""The model has any number of resources: tried with three."""
 
 from __future__ import annotations
 
@@ -13,19 +13,17 @@ from hypothesis.extra.numpy import arrays
 
 from common.cluster.records import NodeName, PodUid
 from common.config import Strategy
-from common.load import Load
-from rebalancer.goals import Ceiling, Empty
+from common.load import Basis, Load, PodLoad
+from rebalancer.goals import BALANCED, Ceiling, Empty
 from rebalancer.planner import bounds, pod_sets
 from rebalancer.planner.instance import Floats, Instance
 from rebalancer.planner.resources import (
-    ALL_AXES,
-    AXES,
     amounts,
-    ceilings,
     every,
     highest,
     lowest,
     mixes,
+    pod_amounts,
 )
 
 THREE = 3
@@ -96,7 +94,8 @@ def instance(pods: int) -> Instance:
     )
 
 
-def test_what_is_measured_today_is_read_in_the_order_of_the_axes() -> None:
-    assert tuple(AXES.values()) == ALL_AXES == (0, 1)
-    assert ceilings(Ceiling(80.0, 85.0)) == (80.0, 85.0)
+def test_cpu_and_memory_are_read_in_the_order_of_the_axes() -> None:
+    assert [dimension.axis for dimension in BALANCED] == [0, 1]
+    assert Ceiling(80.0, 85.0, (70.0,)).percents == (80.0, 85.0, 70.0)
     assert amounts(Load(1.0, 2.0)) == (1.0, 2.0)
+    assert pod_amounts(PodLoad(1.0, 2.0, Basis.MEASURED, (3.0,))) == (1.0, 2.0, 3.0)
