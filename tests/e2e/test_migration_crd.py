@@ -9,10 +9,12 @@ import json
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import yaml
 
 from bench.stands.cluster import Cluster
 from common.api.contract import INSTALL_CRD, SEEN_MIGRATIONS
@@ -46,6 +48,8 @@ pytestmark = pytest.mark.real
 
 ROLE = DEPLOY / "base" / "extender.yaml"
 NAMESPACE = "evenkeel"
+OLDER_DEFINITION = Path(__file__).parent / "older_migrations.yaml"
+"""The CRD as it was before surges."""
 
 
 LEFT = """{
@@ -179,6 +183,70 @@ async def test_the_status_is_written_through_its_own_door_only(cluster: Cluster)
                 await client.patch(MIGRATIONS, {"status": status}, name=name, subresource="status")
             assert str(words) in str(refusal.value), case.id
             assert field in [cause.field for cause in refusal.value.causes], case.id
+
+
+async def test_an_older_crd_and_the_newer_one_again_keep_every_migration(cluster: Cluster) -> None:
+    """A downgrade hides new fields and loses those of Migrations that are written meanwhile.
+
+    What a newer program has written into a status stays, and does not keep an older program from
+    writing what it knows: the API server does not validate what a write leaves as it is.
+    """
+    kept, written, begun = (spec_of(surge=True) for _ in range(3))
+    async with served(cluster) as client:
+
+        async def read(spec: MigrationSpec) -> Migration:
+            body = await client.get(MIGRATIONS.path(name=spec.pod.uid))
+            return msgspec.json.decode(body, type=Migration)
+
+        async def write(spec: MigrationSpec, status: Json) -> Json:
+            body = {"status": status}
+            done = await client.patch(MIGRATIONS, body, name=spec.pod.uid, subresource="status")
+            found: Json = msgspec.json.decode(done)["status"]
+            return found
+
+        async def surges(spec: MigrationSpec) -> bool:
+            return (await read(spec)).spec.surge
+
+        async def older_holds() -> bool:
+            return not await surges(kept)
+
+        for spec in (kept, written, begun):
+            # No finalizer: only a program that knows surges takes theirs off.
+            await create(client, {**manifest_of(spec), "metadata": {"name": spec.pod.uid}})
+        await write(begun, STATUS)
+        await _applied(cluster, OLDER_DEFINITION)
+        await cluster.wait(older_holds, what="the older CRD is served")
+        known = [each for each in STATUS["conditions"] if each["type"] in _older_conditions()]
+        assert 0 < len(known) < len(STATUS["conditions"])
+        await write(written, {**STATUS, "conditions": known})
+        last = {**STATUS["conditions"][0], "message": "again"}
+        ended = await write(begun, {"conditions": [last, *STATUS["conditions"][1:]]})
+        assert ended["conditions"] == [last, *STATUS["conditions"][1:]]
+        for spec in (kept, written, begun):
+            assert (await read(spec)).spec == msgspec.structs.replace(spec, surge=False)
+
+        await _applied(cluster, DEFINITION_FILE)
+        await cluster.wait(lambda: surges(kept), what="the newer CRD is served")
+        assert (await read(kept)).spec == kept
+        for spec in (written, begun):
+            found = await read(spec)
+            assert found.spec == msgspec.structs.replace(spec, surge=False)
+            assert found.status is not None
+            assert found.status.phase == STATUS["phase"]
+            assert await write(spec, STATUS) == STATUS
+
+
+def _older_conditions() -> list[str]:
+    older = yaml.safe_load(OLDER_DEFINITION.read_text())
+    [version] = older["spec"]["versions"]
+    status = version["schema"]["openAPIV3Schema"]["properties"]["status"]
+    kinds: list[str] = status["properties"]["conditions"]["items"]["properties"]["type"]["enum"]
+    return kinds
+
+
+async def _applied(cluster: Cluster, file: Path) -> None:
+    flags = ("--server-side", "--force-conflicts", "--validate=strict")
+    assert "serverside-applied" in await cluster.kubectl("apply", *flags, "-f", str(file))
 
 
 async def test_people_see_what_moves_where(cluster: Cluster) -> None:
