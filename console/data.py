@@ -59,6 +59,9 @@ class NodeCell(msgspec.Struct, frozen=True, array_like=True, gc=False):
     pods: int
     note: str
     """Why the load is unknown; else empty."""
+    cpu_ceiling: float | None = None
+    """What the rule of its pool allows; None where that is the general ceiling."""
+    memory_ceiling: float | None = None
 
 
 class Ceilings(Document, frozen=True, kw_only=True):

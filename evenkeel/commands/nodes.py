@@ -50,8 +50,8 @@ def table(
         extra = (visible(cell.pool), visible(cell.zone)) if output.wide else ()
         grid.add(
             visible(cell.name),
-            bar(cell.cpu, document.ceilings.cpu),
-            bar(cell.memory, document.ceilings.memory),
+            bar(cell.cpu, cell.cpu_ceiling or document.ceilings.cpu),
+            bar(cell.memory, cell.memory_ceiling or document.ceilings.memory),
             share(cell.cpu_requests),
             share(cell.memory_requests),
             str(cell.pods),

@@ -93,10 +93,12 @@ def cell(asked: Inspection, view: NodeView, planned: NodePlan | None) -> NodeCel
     node, load = view.node, asked.load.nodes.get(view.node.name)
     cpu, memory = levels(load)
     offered = node.allocatable
+    rules = asked.rules.of_node(node.name)
+    limits = rules.thresholds
     moved = planned is not None and bool(planned.role)
     return NodeCell(
         name=node.name,
-        pool=pool_of(node, asked.config.pool_label, asked.rules.of_node(node.name).name),
+        pool=pool_of(node, asked.config.pool_label, rules.name),
         zone=node.labels.get(ZONE, ""),
         state=state_of(view, load),
         role=PlanRole(planned.role) if planned is not None else PlanRole.NONE,
@@ -110,6 +112,8 @@ def cell(asked: Inspection, view: NodeView, planned: NodePlan | None) -> NodeCel
         ),
         pods=len(view.pods),
         note=why_unknown(load),
+        cpu_ceiling=None if limits.cpu == asked.config.cpu_threshold else limits.cpu,
+        memory_ceiling=None if limits.memory == asked.config.memory_threshold else limits.memory,
     )
 
 

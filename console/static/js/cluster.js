@@ -8,7 +8,7 @@ import { follow, pauseBanner, problem, read, state } from "./page.js";
 import { fill, markColor, meter, onTheme, sharp } from "./scale.js";
 
 // The order of NodeCell in console/data.py.
-const FIELDS = ["name", "pool", "zone", "state", "role", "cpu", "memory", "cpuRequests", "memoryRequests", "cpuAfter", "memoryAfter", "pods", "note"];
+const FIELDS = ["name", "pool", "zone", "state", "role", "cpu", "memory", "cpuRequests", "memoryRequests", "cpuAfter", "memoryAfter", "pods", "note", "cpuCeiling", "memoryCeiling"];
 const FIXED = 3;
 const STATES = { ready: "", unknown: "load unknown", cordoned: "cordoned", maintenance: "maintenance", notReady: "not ready" };
 const ROLES = { source: "gives pods", target: "takes pods", both: "gives and takes pods" };
@@ -19,6 +19,8 @@ let picked = null;
 const choice = (name) => (picked ??= Object.fromEntries([...document.querySelectorAll(".controls input:checked")].map((input) => [input.name, input.value])))[name];
 const resource = () => choice("resource");
 const ceiling = () => head.ceilings[resource()];
+// A node of a pool may have ceilings of its own.
+const ceilingOf = (cell, field = resource()) => cell[`${field}Ceiling`] ?? head.ceilings[field];
 const basis = () => choice("basis");
 const nowOf = (cell) => (basis() === "use" ? cell[resource()] : cell[`${resource()}Requests`]);
 const afterOf = (cell) => (basis() === "use" ? cell[`${resource()}After`] : cell[`${resource()}Requests`]);
@@ -43,7 +45,7 @@ const chart = new Chart(find("history"), [
   { label: "Highest", color: "--curve-high" }, { label: "Mean", color: "--curve-mean", width: 2.2 }, { label: "Lowest", color: "--curve-low" },
 ], { ceiling: () => (head ? ceiling() : null) });
 
-const bar = (field) => (cell) => el("span", { class: "meter" }, meter(cell[field], cell[`${field}After`], head.ceilings[field]), el("span", { class: "figure" }, percent(cell[field])));
+const bar = (field) => (cell) => el("span", { class: "meter" }, meter(cell[field], cell[`${field}After`], ceilingOf(cell, field)), el("span", { class: "figure" }, percent(cell[field])));
 const after = (field) => (cell) => (cell[`${field}After`] !== null && cell[field] !== null && Math.abs(cell[`${field}After`] - cell[field]) >= 0.5 ? percent(cell[`${field}After`]) : "=");
 const table = new Table(find("nodes"), [
   { title: "Node", class: "name", value: (c) => c.name, cell: (c) => nodeLink(c.name) },
@@ -99,32 +101,34 @@ function place() {
 
 function known(values) { return values.filter((value) => value !== null); }
 
-function stats(values) {
-  const list = known(values);
+function stats(valueOf) {
+  const values = cells.map(valueOf), list = known(values);
   if (!list.length) return { highest: null, lowest: null, mean: null, spread: null, over: 0, unknown: values.length };
-  let highest = -Infinity, lowest = Infinity, sum = 0, over = 0;
-  for (const value of list) { if (value > highest) highest = value; if (value < lowest) lowest = value; sum += value; if (value > ceiling()) over += 1; }
+  let highest = -Infinity, lowest = Infinity, sum = 0;
+  for (const value of list) { if (value > highest) highest = value; if (value < lowest) lowest = value; sum += value; }
+  const over = cells.reduce((n, cell, i) => n + (values[i] !== null && values[i] > ceilingOf(cell)), 0);
   return { highest, lowest, mean: sum / list.length, spread: highest - lowest, over, unknown: values.length - list.length };
 }
 
-const words = (s) => (s.highest === null ? "nothing is measured" : `highest ${percent(s.highest)}, lowest ${percent(s.lowest)}, ${s.over} above ${ceiling()} %`);
+const ownCeilings = () => cells.some((cell) => cell[`${resource()}Ceiling`] !== null);
+const words = (s) => (s.highest === null ? "nothing is measured" : `highest ${percent(s.highest)}, lowest ${percent(s.lowest)}, ${s.over} above ${ownCeilings() ? "their ceilings" : `${ceiling()} %`}`);
 
 function draw() {
   if (!head) return;
-  const [now, then] = [stats(cells.map(nowOf)), stats(cells.map(afterOf))];
+  const [now, then] = [stats(nowOf), stats(afterOf)];
   const what = `${resource() === "cpu" ? "CPU" : "memory"}${basis() === "use" ? "" : " requests"}`;
   lead();
   figures([
     ["Nodes", String(cells.length.toLocaleString("en")), now.unknown ? `${now.unknown} unknown` : count(cells.reduce((n, c) => n + c.pods, 0), "pod")],
-    [`Highest ${what}`, percent(now.highest), `ceiling ${ceiling()} %`, now.highest > ceiling() ? "bad" : ""],
+    [`Highest ${what}`, percent(now.highest), `ceiling ${ceiling()} %`, now.over ? "bad" : ""],
     ["Mean", percent(now.mean)], ["Lowest", percent(now.lowest)],
     ["Spread", now.spread === null ? "–" : points(now.spread), `${head.ceilings.imbalance} allowed`, ""],
     ["Above the ceiling", String(now.over), then.over < now.over ? `${then.over} after the plan` : null, now.over ? "bad" : "good"],
     ["Planned evictions", head.evictions === null ? "–" : String(head.evictions), head.evictions === null ? "no plan yet" : then.highest === null ? null : `highest then ${percent(then.highest)}`],
   ]);
   place();
-  nowMap.set(plan, cells, nowOf, ceiling());
-  afterMap.set(plan, cells, afterOf, ceiling());
+  nowMap.set(plan, cells, nowOf, ceilingOf);
+  afterMap.set(plan, cells, afterOf, ceilingOf);
   find("now-words").textContent = words(now);
   find("after-words").textContent = head.evictions === null ? "there is no plan" : head.evictions ? words(then) : "no evictions planned";
   find("now").setAttribute("aria-label", `${count(cells.length, "node")} now, ${what}: ${words(now)}. Arrow keys move between nodes, Enter opens one; the table below has the same figures.`);

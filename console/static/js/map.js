@@ -65,7 +65,7 @@ export class NodeMap {
     g.textBaseline = "middle";
     for (const title of titles) this.#title(g, title);
     this.#fill(g, spots, w, h);
-    for (const { index, x, y } of spots) mark(g, this.cells[index], this.value(this.cells[index]), this.ceiling, x, y, w, h);
+    for (const { index, x, y } of spots) mark(g, this.cells[index], this.value(this.cells[index]), this.ceiling(this.cells[index]), x, y, w, h);
     const spot = spots[this.chosen];
     if (spot) { g.strokeStyle = markColor(); g.lineWidth = 2; g.strokeRect(spot.x - 1, spot.y - 1, w + 2, h + 2); }
   }
@@ -74,7 +74,7 @@ export class NodeMap {
   #fill(g, spots, w, h) {
     const alike = new Map();
     for (const spot of spots) {
-      const color = fill(this.value(this.cells[spot.index]), this.ceiling), found = alike.get(color);
+      const color = fill(this.value(this.cells[spot.index]), this.ceiling(this.cells[spot.index])), found = alike.get(color);
       if (found) found.push(spot); else alike.set(color, [spot]);
     }
     for (const [color, found] of alike) {

@@ -4,7 +4,7 @@ import { Table, chip, el, figures, find, name, nodeLink, show, svg, whyLink } fr
 import { ago, bytes, clock, count, cpu, percent } from "./format.js";
 import { keep, read } from "./page.js";
 
-const CELL = ["name", "pool", "zone", "state", "role", "cpu", "memory", "cpuRequests", "memoryRequests", "cpuAfter", "memoryAfter", "pods", "note"];
+const CELL = ["name", "pool", "zone", "state", "role", "cpu", "memory", "cpuRequests", "memoryRequests", "cpuAfter", "memoryAfter", "pods", "note", "cpuCeiling", "memoryCeiling"];
 const MOST = 24;
 
 const table = new Table(find("moves"), [
@@ -43,11 +43,12 @@ function picture(plan) {
   }
   const box = (node, x, at) => {
     const cell = cells.get(node), before = cell ? cell[memory ? "memory" : "cpu"] : null, after = cell ? cell[memory ? "memoryAfter" : "cpuAfter"] : null;
+    const own = cell?.[memory ? "memoryCeiling" : "cpuCeiling"] ?? top;
     const part = (value) => (Math.min(100, value) / 100) * bar;
     drawing.append(svg("rect", { class: "track", x, y: at + 6, width: bar, height: 9, rx: 3 }));
-    if (after !== null) drawing.append(svg("rect", { class: after > top ? "after over" : "after", x, y: at + 6, width: part(after), height: 9, rx: 3 }));
+    if (after !== null) drawing.append(svg("rect", { class: after > own ? "after over" : "after", x, y: at + 6, width: part(after), height: 9, rx: 3 }));
     if (before !== null) drawing.append(svg("rect", { class: "before", x, y: at + 4, width: part(before), height: 13, rx: 3 }));
-    drawing.append(svg("line", { class: "ceiling", x1: x + part(top), x2: x + part(top), y1: at + 2, y2: at + 19 }));
+    drawing.append(svg("line", { class: "ceiling", x1: x + part(own), x2: x + part(own), y1: at + 2, y2: at + 19 }));
     const label = node.length > 26 ? `…${node.slice(-25)}` : node;
     drawing.append(svg("text", { x, y: at }, label), svg("text", { x: x + bar, y: at, "text-anchor": "end", class: "quiet" }, `${percent(before)} → ${percent(after)}`));
   };
@@ -59,7 +60,7 @@ function picture(plan) {
 }
 
 function resourceOf(plan, cells) {
-  const over = (field) => [...cells.values()].filter((cell) => cell.role !== "target" && cell[field] !== null && cell[field] > plan.ceilings[field]).length;
+  const over = (field) => [...cells.values()].filter((cell) => cell.role !== "target" && cell[field] !== null && cell[field] > (cell[`${field}Ceiling`] ?? plan.ceilings[field])).length;
   return over("memory") > over("cpu") ? "memory" : "cpu";
 }
 

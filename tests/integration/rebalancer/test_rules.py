@@ -99,6 +99,7 @@ async def test_two_pools_and_two_namespaces_that_want_the_opposite(tmp_path: Pat
             packed = await why(said["console"], "node", "batch-0")
             moved = await why(said["console"], "pod", f"shop/{_of(loop, 'cart')}")
             relieved = await why(said["console"], "node", "web-0")
+            shown = (await fetch(f"http://{said['console']}/api/cluster")).json()
             await loop.settled()
         assert len(cart) == 2
         assert [pod["metadata"]["uid"] for pod in loop.pods("ledger")] == ledger
@@ -106,6 +107,10 @@ async def test_two_pools_and_two_namespaces_that_want_the_opposite(tmp_path: Pat
         assert len(loop.witness.evicted) == 2
         assert len(pods) == 12
 
+    # By these the map is colored.
+    allowed = {cell[0]: cell[-2:] for cell in shown["cluster"]["nodes"]}
+    assert allowed["web-0"] == [60.0, None]
+    assert allowed["batch-1"] == [95.0, None]
     assert facts(kept)["Namespace rule"] == "namespaces[1] (kubernetes.io/metadata.name=bank)"
     assert facts(kept)[CEILINGS].startswith("observe, by namespaces[1]")
     assert "RuleObserves" in [gate["name"] for gate in kept["gates"] if not gate["passed"]]
