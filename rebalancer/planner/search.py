@@ -8,16 +8,16 @@ left out, and the search goes on without these pods.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Final
 
-from rebalancer.goals import Goal
+from rebalancer.goals import PRECISION, Goal, Spread
 from rebalancer.planner.draft import Draft, DraftFactory
 from rebalancer.planner.movable import Movable
 from rebalancer.planner.ordering import Step, settle
-from rebalancer.planner.pool_levels import guards
+from rebalancer.planner.pool_levels import Levels, guards
 from rebalancer.planner.problem import Problem
 from rebalancer.planner.relief import Policy, Relief, Result, relieve_in_part
 from rebalancer.planner.spread import Leveling
@@ -73,6 +73,8 @@ class Search:
         self.evaluations = self.drafts.evaluations
         self.marks = Marks()
         self._last_made: tuple[Chosen, Draft] | None = None
+        self._nothing_spare: dict[Movable, int] = {}
+        """Moves of a large plan, of which none is spare."""
 
     def chosen(self) -> Chosen:
         """Search with the lowest priorities that may be enough; raise them where they are not."""
@@ -142,28 +144,36 @@ class Search:
         if large and all(draft.meets(goal) for goal in self._problem.goals):
             for m in self.spare(found):
                 del found[m]
+            self._nothing_spare = dict(found)
         return found
 
     def spare(self, moves: Mapping[Movable, int]) -> list[Movable]:
         """Return moves without which every goal is met and every level pool is level still."""
-        problem, draft = self._problem, self.drafts.draft()
+        if moves == self._nothing_spare:
+            return []
+        draft = self.drafts.draft()
         for m, row in moves.items():
             draft.put(m, row)
-        level = [goal for goal in guards(problem) if draft.meets(goal)]
+        level = [goal for goal in guards(self._problem) if draft.meets(goal)]
+        wanted, levels = (*self._problem.spreads, *level), Levels(draft)
         swapped = self.marks.swapped
         found = []
         for m in sorted(moves, key=lambda m: m.cost, reverse=True):
-            own = problem.goal_of(m.row)
-            if m.maintenance or m in swapped:
-                continue
-            # A node's own goal is the quickest to judge.
-            wanted = (*(() if own is None else (own,)), *problem.spreads, *level)
-            draft.take_out(m)
-            if all(draft.meets(goal) for goal in wanted):
+            if not m.maintenance and m not in swapped and self._is_spare(m, levels, wanted):
+                levels.take_out(m)
                 found.append(m)
-            else:
-                draft.put(m, moves[m])
         return found
+
+    def _is_spare(self, m: Movable, levels: Levels, wanted: Sequence[Spread]) -> bool:
+        """Tell whether its node's own goal and these are met without a move."""
+        problem, row, load = self._problem, levels.draft.moves[m], levels.draft.load
+        back, left = load[m.row] + m.load, load[row] - m.load
+        # A node's own goal is the quickest to judge.
+        if problem.goal_of(m.row) is not None and not (back <= problem.enough[m.row]).all():
+            return False
+        capacity = problem.capacity
+        after = {m.row: 100.0 * back / capacity[m.row], row: 100.0 * left / capacity[row]}
+        return all(levels.gap_with(goal, after) <= goal.points + PRECISION for goal in wanted)
 
     def ordered(self, wanted: Mapping[Movable, int]) -> Chosen:
         """Put the moves in order; leave out chains that cannot be started or are not worth it."""
