@@ -296,8 +296,9 @@ class Draft:
         return self._answer[3:]
 
     def _shift(self, m: Movable, row: int, sign: int) -> None:
-        self.load[m.row] -= sign * m.load
-        self.load[row] += sign * m.load
+        load = m.load if sign > 0 else -m.load
+        self.load[m.row] -= load
+        self.load[row] += load
         for line, amount in self.lines(m):
             self.free[line, row] -= sign * amount
         for line, amount in self.fitting.held(m):

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 from typing import Final
 
@@ -43,14 +43,14 @@ class ReplicaCounts:
     zones: Counter[int]
     per_host: int
     per_zone: int
+    full_hosts: list[int] = field(init=False)
+    full_zones: list[int] = field(init=False)
 
-    @property
-    def full_hosts(self) -> list[int]:
-        return [row for row, count in self.hosts.items() if count >= self.per_host]
-
-    @property
-    def full_zones(self) -> list[int]:
-        return [zone for zone, count in self.zones.items() if count >= self.per_zone]
+    def __post_init__(self) -> None:
+        hosts = [row for row, count in self.hosts.items() if count >= self.per_host]
+        zones = [zone for zone, count in self.zones.items() if count >= self.per_zone]
+        object.__setattr__(self, "full_hosts", hosts)
+        object.__setattr__(self, "full_zones", zones)
 
 
 def fair_share(replicas: int, domains: int) -> int:
@@ -99,13 +99,19 @@ class Census:
         else:
             replicas, rows = hosts.total(), self._eligible(m)
             rows[list(hosts)] = True
-            in_zones = len(set(self.zone[rows].tolist()) - {NO_ZONE})
-            most = fair_share(replicas, int(rows.sum())), fair_share(replicas, in_zones)
+            domains = int(np.count_nonzero(rows)), self._zones_among(rows)
+            most = fair_share(replicas, domains[0]), fair_share(replicas, domains[1])
         stated = {constraint.topology_key for constraint in m.pod.shape.spread}
         return (
             UNLIMITED if HOST in stated else most[0],
             UNLIMITED if ZONE in stated else most[1],
         )
+
+    def _zones_among(self, rows: Flags) -> int:
+        """Return in how many zones these rows are."""
+        # Shifted by one, because a row without a zone has the number -1.
+        held = np.bincount(self.zone[rows] - NO_ZONE, minlength=1)
+        return int(np.count_nonzero(held[1:]))
 
     def _eligible(self, m: Movable) -> Flags:
         """Return the rows where a replica could run, room and other pods aside."""

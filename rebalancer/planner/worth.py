@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which chains of a plan are worth their evictions, judged in their order.
+
+A chain is judged as a whole, by what its goal is about: one that brings a node under its
+ceiling is worth its evictions however large the node is. No chain may make any node worse than
+the worst is now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from rebalancer.goals import AtMost
+from rebalancer.planner.constraints import left_above_ceiling, not_worth_it, touched_levels
+from rebalancer.planner.cycle import startable
+from rebalancer.planner.instance import Floats
+from rebalancer.planner.movable import Movable
+from rebalancer.planner.ordering import Step
+from rebalancer.planner.problem import Problem
+from rebalancer.refusals import Reason, Refusal
+
+
+class Worth:
+    """Judges the chains of one plan."""
+
+    def __init__(self, problem: Problem, leveled: Collection[Movable]) -> None:
+        """`leveled` are the pods that move to level a pool."""
+        self._problem = problem
+        self._leveled = leveled
+
+    def lacking(self, found: Sequence[Sequence[Step]]) -> dict[Movable, Refusal]:
+        """Return the pods of chains that cannot be started or are not worth it, with the reason."""
+        load, relieved = self._problem.load.copy(order="K"), self._relieved(found)
+        bad: dict[Movable, Refusal] = {}
+        for chain in found:
+            refusal = self._judge(load, chain, relieved)
+            if refusal is not None:
+                bad.update({step.m: refusal for step in chain})
+                continue
+            for step in chain:
+                load[step.m.row] -= step.m.load
+                load[step.row] += step.m.load
+        return bad
+
+    def _relieved(self, found: Sequence[Sequence[Step]]) -> set[int]:
+        """Return the rows that all chains together bring under their ceiling."""
+        problem, end = self._problem, self._problem.load.copy(order="K")
+        for step in (step for chain in found for step in chain):
+            end[step.m.row] -= step.m.load
+            end[step.row] += step.m.load
+        rows = (problem.row_of[goal.node] for goal in problem.hot)
+        return {row for row in rows if (end[row] <= problem.enough[row]).all()}
+
+    def _judge(
+        self, load: Floats, chain: Sequence[Step], relieved: Collection[int]
+    ) -> Refusal | None:
+        refusal = startable(self._problem, chain)
+        if refusal is not None or any(step.m.maintenance for step in chain):
+            return refusal
+        moves = [(step.m, step.row) for step in chain]
+        before, after = touched_levels(self._problem, load, moves)
+        if float(after.max()) > max(self._problem.worst, float(before.max())) + 1e-6:
+            return Reason.WORST_NODE_WORSE.refusal("chain")
+        refusal = left_above_ceiling(self._problem, load, moves)
+        if refusal is not None:
+            return refusal
+        if any(step.m.row in relieved for step in chain):
+            return None
+        return not_worth_it(
+            before,
+            after,
+            axes=self._axes(chain),
+            evictions=len(chain),
+            min_gain=self._problem.demand.cluster.config.min_gain,
+        )
+
+    def _axes(self, chain: Sequence[Step]) -> Sequence[int]:
+        """Return the resources that the goals of the chain's sources are about."""
+        goals = [self._problem.goal_of(step.m.row) for step in chain]
+        found = {d.axis for goal in goals if isinstance(goal, AtMost) for d in goal.broken}
+        if any(step.m in self._leveled for step in chain):
+            found |= {goal.dimension.axis for goal in self._problem.spreads}
+        return sorted(found) or self._problem.axes
