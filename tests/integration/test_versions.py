@@ -3,18 +3,15 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from common import __version__
+from tests.support.stands.warm_python import run_program
 
 COMMANDS = ("extender", "rebalancer", "simulator", "controlplane", "common", "common.fit")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_tells_its_version(command: str) -> None:
-    asked = [sys.executable, "-m", command, "--version"]
-    done = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout == f"{command} {__version__}\n"
+async def test_a_command_tells_its_version(command: str) -> None:
+    done = await run_program(command, "--version")
+    assert (done.code, done.out) == (0, f"{command} {__version__}\n"), done.err

@@ -18,6 +18,7 @@ from common.clock import SYSTEM
 from common.kube.client import connect
 from common.kube.resources import NODES
 from tests.support.repository import SCHEDULER_CONFIG
+from tests.support.stands.warm_python import run_program
 
 LONG_S = 60.0
 
@@ -84,11 +85,10 @@ async def test_serve_takes_a_scenario_and_a_scheduler_configuration() -> None:
     ],
 )
 async def test_a_mistake_is_one_line(arguments: list[str], code: int, words: str) -> None:
-    async with simulator(*arguments) as process:
-        _, errors = await process.communicate()
-        assert process.returncode == code
-    assert words in errors.decode()
-    assert "Traceback" not in errors.decode()
+    done = await run_program("simulator", *arguments)
+    assert done.code == code
+    assert words in done.err
+    assert "Traceback" not in done.err
 
 
 async def test_a_kubeconfig_that_cannot_be_written_is_said(tmp_path: Path) -> None:
