@@ -365,6 +365,14 @@ def test_common_labels_are_on_every_object_and_in_no_selector(tools: Tools, valu
             assert obj["spec"]["selector"] == plain[key]["spec"]["selector"]
 
 
+def test_with_a_pinned_scheduler_the_render_depends_on_the_values_alone(tools: Tools) -> None:
+    pinned = {**EVERYTHING, "scheduler": {"image": {"tag": "v1.36.0"}}}
+    first, again, elsewhere = (
+        tools.template(pinned, cluster=version) for version in ("1.36.4", "1.36.4", "v1.37.1-gke.5")
+    )
+    assert first == again == elsewhere
+
+
 def test_nothing_is_written_in_kube_system_where_that_is_forbidden(tools: Tools) -> None:
     values = {**EVERYTHING, "scheduler": {"authenticationReader": False}}
     everything, less = objects(tools.template(EVERYTHING)), objects(tools.template(values))
