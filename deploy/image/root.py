@@ -25,7 +25,7 @@ LEFT_OUT: Final = (
     *("site-packages", "ensurepip", "venv", "lib2to3", "distutils", "config-*", "__pycache__"),
     *("test", "idlelib", "tkinter", "turtledemo", "turtle.py", "pydoc_data", "curses", "dbm"),
     *("_test*", "_xxtest*", "_ctypes_test*", "_tkinter*", "_curses*", "_dbm*", "_gdbm*"),
-    *("readline*", "nis*", "_sqlite3*", "sqlite3"),
+    *("readline*", "nis*", "_sqlite3*", "sqlite3", "fetch_macholib*"),
 )
 # glibc opens these by name, so that no file names them as needed: threads that are cancelled need
 # the first, and names of hosts the others (part of libc itself since glibc 2.34).
