@@ -3,7 +3,8 @@
 #
 #   docker build --tag evenkeel:0.1.0 .
 #
-# It writes no files at run time: give it a read-only root file system.
+# It writes no files at run time: give it a read-only root file system. It has no shell: look into a
+# running container with `kubectl debug`.
 #
 # For nodes of another architecture than the builder's, add --platform linux/amd64,linux/arm64:
 # every requirement has wheels for both. To pin the base image, look up its digest in the
@@ -25,6 +26,12 @@ RUN find /opt/evenkeel/lib -path "*/kubernetes/*client/api/*" -name "*.py" ! -na
 # Bytecode that is never compared with its source: neither changes, and the times of files
 # differ from builder to builder.
 RUN python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/evenkeel/lib
+# Commands of the requirements, and scripts for shells.
+RUN find /opt/evenkeel/bin ! -type d ! -name "python*" -delete
+
+# Of the base image the interpreter and what it loads, and nothing else.
+COPY deploy/image/root.py /build/root.py
+RUN python /build/root.py /rootfs /opt/evenkeel
 
 COPY common /app/common
 COPY console /app/console
@@ -40,11 +47,9 @@ WORKDIR /app
 RUN test "$(/opt/evenkeel/bin/python -m extender --version)" = "extender ${VERSION}"
 
 
-FROM ${BASE}
+FROM scratch
 
-# A running container needs nothing that installs packages.
-RUN python -m pip uninstall --yes --quiet --root-user-action=ignore pip setuptools wheel
-
+COPY --from=build /rootfs /
 COPY --from=build /opt/evenkeel /opt/evenkeel
 COPY --from=build /app /app
 

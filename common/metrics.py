@@ -11,7 +11,7 @@ know each other. Asking for it with another type or other labels is a mistake an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from prometheus_client import (
@@ -25,6 +25,7 @@ from prometheus_client import (
     disable_created_metrics,
 )
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from common import __version__
@@ -51,6 +52,29 @@ class _Alone(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield self._family
+
+
+Readings = Callable[[], Iterable[tuple[Sequence[str], float]]]
+"""Returns the series of a gauge as they are now: the values of its labels, and the figure."""
+
+
+class _Live(Collector):
+    """A gauge whose series come and go with what it measures."""
+
+    def __init__(self, name: str, help: str, labels: Sequence[str], read: Readings) -> None:
+        self._named = (name, help, labels)
+        self._read = read
+
+    def describe(self) -> Iterator[Metric]:
+        name, help, labels = self._named
+        yield GaugeMetricFamily(name, help, labels=labels)
+
+    def collect(self) -> Iterator[Metric]:
+        name, help, labels = self._named
+        family = GaugeMetricFamily(name, help, labels=labels)
+        for values, figure in self._read():
+            family.add_metric(values, figure)
+        yield family
 
 
 class Metrics:
@@ -81,6 +105,10 @@ class Metrics:
         return self._once(
             Gauge, name, labels, (), lambda full: Gauge(full, help, labels, registry=self.registry)
         )
+
+    def live_gauge(self, name: str, help: str, labels: Sequence[str], read: Readings) -> None:
+        """Have the gauge `evenkeel_<name>`, whose series are read whenever it is scraped."""
+        self.registry.register(_Live(PREFIX + name, help, labels, read))
 
     def histogram(
         self,

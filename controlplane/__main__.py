@@ -26,6 +26,7 @@ from controlplane.cluster import (
 from controlplane.errors import ControlPlaneError
 from controlplane.folder import default_root
 from controlplane.nodes import NodeSpec
+from controlplane.releases import CHOICE, DEFAULT, RELEASES, Release, chosen_release, find_release
 from controlplane.scheduler_config import SHIPPED
 
 INTERRUPTED = 130
@@ -50,8 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
-def _build(_: argparse.Namespace) -> int:
-    box = build(_say, tools=True)
+def _build(options: argparse.Namespace) -> int:
+    box = build(_say, tools=True, release=_release(options))
     _say(f"built: {box.root}")
     return 0
 
@@ -69,6 +70,7 @@ def _up(options: argparse.Namespace) -> int:
             node=NodeSpec(cpu=options.cpu, memory=options.memory),
             scheduler_config=options.scheduler_config,
             without=frozenset(options.without),
+            release=_release(options),
         ),
         _say,
     )
@@ -118,7 +120,9 @@ def _parser() -> argparse.ArgumentParser:
     text = f"controlplane {version('evenkeel-kubernetes')}"
     parser.add_argument("--version", action="version", version=text)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    _add(commands, "build", _build, "compile the missing binaries from pinned Go modules")
+    _add_version(
+        _add(commands, "build", _build, "compile the missing binaries from pinned Go modules")
+    )
     _add_up_options(_add(commands, "up", _up, "start a control plane; return when it is ready"))
     for name, run, text in (
         ("down", _down, "stop exactly the processes that `up` started"),
@@ -141,6 +145,7 @@ def _add(
 
 def _add_up_options(command: argparse.ArgumentParser) -> None:
     _add_dir(command)
+    _add_version(command)
     add = command.add_argument
     add("--nodes", type=_count, default=3, metavar="N", help="fake nodes to create (default: 3)")
     add(
@@ -183,6 +188,21 @@ def _add_dir(command: argparse.ArgumentParser) -> None:
         metavar="D",
         help="folder of the control plane (default: %(default)s)",
     )
+
+
+def _add_version(command: argparse.ArgumentParser) -> None:
+    known = ", ".join(release.kubernetes for release in RELEASES)
+    command.add_argument(
+        "--kubernetes-version",
+        metavar="V",
+        help=f"another release: {known}; the patch number may be left out (default: {CHOICE}, "
+        f"or {DEFAULT.kubernetes})",
+    )
+
+
+def _release(options: argparse.Namespace) -> Release:
+    named = options.kubernetes_version
+    return find_release(named) if named else chosen_release()
 
 
 def _count(text: str) -> int:

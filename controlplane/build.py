@@ -7,7 +7,8 @@ succeeded, so every file in the cache is complete. Concurrent builds are seriali
 file.
 
 Tools are not part of the control plane: they are built on request only, and a new version of a
-tool rebuilds nothing else.
+tool rebuilds nothing else. What does not depend on the release of Kubernetes is compiled for one of
+them, and linked into the folders of the others.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from controlplane.errors import BuildError
+from controlplane.releases import DEFAULT, Release, chosen_release
 
-KUBERNETES = "v1.36.4"
-ETCD = "v3.6.8"  # the version that this Kubernetes itself requires
+KUBERNETES = DEFAULT.kubernetes
 KWOK = "v0.8.0"
 METRICS_SERVER = "v0.9.0"
 HELM = "v4.3.1"
@@ -56,6 +57,9 @@ IDLE_USE = (
     ("""'node.Usage("memory")'""", """'node.Usage("memory") + 1048576.0'"""),
 )
 
+# In the names of the folders: what is built from it fits every release.
+_COMMON_KEY = f"kwok-{KWOK}_metrics-server-{METRICS_SERVER}"
+
 Report = Callable[[str], None]
 
 
@@ -65,22 +69,16 @@ class Binary:
 
     name: str
     package: str
-    version: str
-    own_module: bool = True
-    """Built by `go install package@version`; otherwise inside Kubernetes' module graph."""
+    version: str = ""
+    """Built by `go install package@version`; without one, inside Kubernetes' module graph."""
 
 
 BINARIES: tuple[Binary, ...] = (
-    Binary("etcd", "go.etcd.io/etcd/server/v3", ETCD, own_module=False),
-    Binary("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", KUBERNETES, own_module=False),
-    Binary(
-        "kube-controller-manager",
-        "k8s.io/kubernetes/cmd/kube-controller-manager",
-        KUBERNETES,
-        own_module=False,
-    ),
-    Binary("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler", KUBERNETES, own_module=False),
-    Binary("kubectl", "k8s.io/kubernetes/cmd/kubectl", KUBERNETES, own_module=False),
+    Binary("etcd", "go.etcd.io/etcd/server/v3"),
+    Binary("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
+    Binary("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"),
+    Binary("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler"),
+    Binary("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
     Binary("kwok", "sigs.k8s.io/kwok/cmd/kwok", KWOK),
     Binary("metrics-server", "sigs.k8s.io/metrics-server/cmd/metrics-server", METRICS_SERVER),
 )
@@ -92,6 +90,7 @@ class Toolbox:
     """The folders of the compiled binaries and of kwok's stages."""
 
     root: Path
+    release: Release = DEFAULT
 
     def binary(self, name: str) -> Path:
         return self.root / "bin" / name
@@ -114,16 +113,23 @@ class Toolbox:
         return [tool.name for tool in TOOLS if not self.tool(tool.name).exists()]
 
 
-def toolbox() -> Toolbox:
-    """Return the toolbox of the pinned versions, built or not."""
-    cache = os.environ.get("EVENKEEL_CACHE") or _user_cache() / "evenkeel"
-    key = f"kubernetes-{KUBERNETES}_etcd-{ETCD}_kwok-{KWOK}_metrics-server-{METRICS_SERVER}"
-    return Toolbox(Path(cache) / "controlplane" / key)
+def cache_folder() -> Path:
+    """Return the folder that everything built is kept in."""
+    return Path(os.environ.get("EVENKEEL_CACHE") or _user_cache() / "evenkeel")
 
 
-def build(report: Report = print, *, tools: bool = False) -> Toolbox:
+def toolbox(release: Release | None = None) -> Toolbox:
+    """Return the toolbox of a release, built or not; by default of the chosen one."""
+    of = release or chosen_release()
+    key = f"kubernetes-{of.kubernetes}_etcd-{of.etcd}_{_COMMON_KEY}"
+    return Toolbox(cache_folder() / "controlplane" / key, of)
+
+
+def build(
+    report: Report = print, *, tools: bool = False, release: Release | None = None
+) -> Toolbox:
     """Compile what is missing, with a progress line per binary; return the toolbox."""
-    box = toolbox()
+    box = toolbox(release)
     if not _missing(box, tools=tools):
         return box
     with _locked(box.root):
@@ -134,9 +140,13 @@ def build(report: Report = print, *, tools: bool = False) -> Toolbox:
     return box
 
 
-def module_dir(module: str, version: str, report: Report = print) -> Path:
-    """Return the folder of a Go module, downloaded if necessary."""
-    out = _go(["go", "mod", "download", "-json", f"{module}@{version}"], report, cwd=Path("/"))
+def module_dir(
+    module: str, version: str, report: Report = print, *, cache: Path | None = None
+) -> Path:
+    """Return the folder of a Go module, downloaded if necessary; maybe into another cache."""
+    env = {"GOMODCACHE": str(cache), "GOFLAGS": "-modcacherw"} if cache else None
+    command = ["go", "mod", "download", "-json", f"{module}@{version}"]
+    out = _go(command, report, cwd=Path("/"), env=env)
     return Path(json.loads(out)["Dir"])
 
 
@@ -158,47 +168,68 @@ def _build_missing(box: Toolbox, missing: Sequence[str], report: Report) -> None
                 _collect_kwok_stages(box, Path(scratch), report)
             else:
                 binary = next(b for b in (*BINARIES, *TOOLS) if b.name == name)
-                _compile(binary, box, module, Path(scratch), report)
+                if not _linked(binary, box):
+                    _compile(binary, box, module, Path(scratch), report)
             report(f"[{number}/{len(missing)}] {name} done in {time.monotonic() - started:.0f} s")
 
 
+def _place(binary: Binary, box: Toolbox) -> Path:
+    return box.tool(binary.name) if binary in TOOLS else box.binary(binary.name)
+
+
+def _linked(binary: Binary, box: Toolbox) -> bool:
+    """Take a program that does not depend on the release from the folder of another one."""
+    place = _place(binary, box)
+    path = place.relative_to(box.root)
+    built = sorted(box.root.parent.glob(f"*_{_COMMON_KEY}/{path}")) if binary.version else ()
+    for other in built:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        os.link(other, place)
+        return True
+    return False
+
+
 def _compile(binary: Binary, box: Toolbox, module: Path, scratch: Path, report: Report) -> None:
-    flags = f"-s -w -X k8s.io/component-base/version.gitVersion={binary.version}"
-    if binary.own_module:
+    version = binary.version or box.release.kubernetes
+    flags = f"-s -w -X k8s.io/component-base/version.gitVersion={version}"
+    if binary.version:
         command = ["go", "install", "-ldflags", flags, f"{binary.package}@{binary.version}"]
         _go(command, report, cwd=scratch, env={"GOBIN": str(scratch)})
     else:
-        _write_kubernetes_module(module, report)
+        _write_kubernetes_module(module, box.release, report)
         output = str(scratch / binary.name)
         command = ["go", "build", "-mod=mod", "-ldflags", flags, "-o", output, binary.package]
         _go(command, report, cwd=module)
-    place = box.tool(binary.name) if binary in TOOLS else box.binary(binary.name)
+    place = _place(binary, box)
     place.parent.mkdir(parents=True, exist_ok=True)
     (scratch / binary.name).rename(place)
 
 
-def _write_kubernetes_module(module: Path, report: Report) -> None:
+def _write_kubernetes_module(module: Path, release: Release, report: Report) -> None:
     """Write a go.mod that can build Kubernetes' commands from outside its repository.
 
     Kubernetes requires its staging modules at v0.0.0 and replaces them by folders; from
-    outside they are replaced by the published modules of the same release.
+    outside they are replaced by the published modules of the same release. The runtime behaves
+    as the release's own go.mod asks for, whatever Go compiles it.
     """
     if (module / "go.mod").exists():
         return
-    original = (module_dir("k8s.io/kubernetes", KUBERNETES, report) / "go.mod").read_text()
+    version = release.kubernetes
+    original = (module_dir("k8s.io/kubernetes", version, report) / "go.mod").read_text()
     staging = re.findall(r"^\s*(k8s\.io/\S+) => \./staging/", original, flags=re.MULTILINE)
     if not staging:
-        raise BuildError(f"no staging modules in the go.mod of kubernetes {KUBERNETES}")
-    published = KUBERNETES.replace("v1.", "v0.", 1)
-    tools = "\n".join(f"\t{b.package}" for b in BINARIES if not b.own_module)
+        raise BuildError(f"no staging modules in the go.mod of kubernetes {version}")
+    published = version.replace("v1.", "v0.", 1)
+    tools = "\n".join(f"\t{b.package}" for b in BINARIES if not b.version)
     replaces = "\n".join(f"\t{name} => {name} {published}" for name in staging)
+    requires = f"\tk8s.io/kubernetes {version}\n\tgo.etcd.io/etcd/server/v3 {release.etcd}"
     module.mkdir()
     (module / "go.mod").write_text(
         "module evenkeel.io/controlplane\n\n"
         "go 1.26.0\n\n"
-        "godebug default=go1.26\n\n"
+        f"godebug default=go{release.go}\n\n"
         f"tool (\n{tools}\n)\n\n"
-        f"require (\n\tk8s.io/kubernetes {KUBERNETES}\n\tgo.etcd.io/etcd/server/v3 {ETCD}\n)\n\n"
+        f"require (\n{requires}\n)\n\n"
         f"replace (\n{replaces}\n)\n"
     )
 

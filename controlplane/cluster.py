@@ -20,13 +20,14 @@ from pathlib import Path
 
 from controlplane import aggregation, identities, nodes, processes, scheduler_config
 from controlplane.api import Api, Json
-from controlplane.build import Report, build, toolbox
+from controlplane.build import Report, Toolbox, build
 from controlplane.components import ADMIN, CA, COMPONENTS, NAMES, PORTS, Component, Site, by_name
 from controlplane.errors import ConfigError, FolderError, StartError
 from controlplane.folder import Folder, default_root
 from controlplane.kubeconfig import Kubeconfigs
 from controlplane.nodes import NodeSpec
 from controlplane.ports import LOOPBACK, free_ports, is_free
+from controlplane.releases import Release, chosen_release
 from controlplane.state import State, load, save
 from controlplane.waiting import until
 
@@ -47,6 +48,7 @@ class ClusterOptions:
     scheduler_config: Path = scheduler_config.SHIPPED
     extender_url: str | None = None
     without: frozenset[str] = frozenset()
+    release: Release = field(default_factory=chosen_release)
 
 
 class Condition(Enum):
@@ -249,7 +251,7 @@ def up(wanted: ClusterOptions, report: Report = print) -> ControlPlane:
     folder = Folder(wanted.root.expanduser().resolve())
     folder.refuse_strangers()
     _refuse_nonsense(wanted)
-    box = build(report)
+    box = build(report, release=wanted.release)
     with folder.locked():
         _refuse_running(folder)
         folder.prepare()
@@ -269,7 +271,9 @@ def attach(root: Path) -> ControlPlane:
     """Return the control plane of a folder."""
     folder = Folder(root.expanduser().resolve())
     state = load(folder)
-    return ControlPlane(Site(toolbox(), folder, state.ports), state)
+    # Whatever release it runs: next to its etcd are its other binaries.
+    box = Toolbox(Path(state.commands["etcd"][0]).parents[1])
+    return ControlPlane(Site(box, folder, state.ports), state)
 
 
 def _state(site: Site, wanted: ClusterOptions) -> State:

@@ -40,6 +40,7 @@ from common.kube.events import EventLimits, ObjectRef, Recorder
 from common.kube.identity import LeaseNamespace, lease_namespace, own_identity
 from common.kube.leader import Elector
 from common.kube.resources import CONFIGMAPS, LEASES, MIGRATIONS
+from common.load_metrics import show_nodes
 from common.metrics import Metrics
 from common.observer import Observer
 from common.runtime import Runtime
@@ -124,6 +125,7 @@ async def run(
         kinds = await _kinds(client, namespace.name, options)
         observer = Observer(client, config, clock=clock, metrics=metrics, kinds=kinds)
         health.ready("cluster", observer.why_not_ready)
+        show_nodes(metrics, lambda: belief.load if (belief := observer.latest) else None)
         process = Process(client, namespace.name, clock, metrics)
         try:
             if options.once:

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Final
 
 from tests.support.deploy.dockerfile import DOCKERFILE, Instruction, Stage, stages
-from tests.support.deploy.image import LINKS, SYSTEM, Image
+from tests.support.deploy.image import DEVICES, Image
 
 REPOSITORY: Final = DOCKERFILE.parent
-OWN_PATHS: Final = re.compile(r"/(?=(?:opt/evenkeel|app|build)\b)")
+OWN_PATHS: Final = re.compile(r"/(?=(?:opt/evenkeel|app|build|rootfs)\b)")
 # How the network is reached, as builders pass it on.
 PASSED_ON: Final = re.compile(r"(?i)(?:https?_proxy|no_proxy|(?:pip|ssl)_.+)")
 
@@ -31,17 +31,19 @@ class Built:
     """A finished image: the folders of its last stage."""
 
     root: Path
-    python: Path
-    """The Python that stands for the base image's."""
 
     def image(self) -> Image:
-        """Return it as something that a container can be started from."""
+        """Return it as something that a container can be started from.
+
+        Its root holds what the image holds, and nothing of this machine but two devices.
+        """
         final = stages()[-1]
-        own = {path: str(self.root / path.lstrip("/")) for path in ("/opt/evenkeel", "/app")}
-        base = {sys.base_prefix: sys.base_prefix}
+        # Volumes are mounted into `etc`, so that is not one mount.
+        tops = [path for path in self.root.iterdir() if path.name != "etc"]
+        paths = [*tops, *(self.root / "etc").iterdir()]
+        own = {f"/{path.relative_to(self.root)}": str(path) for path in paths}
         return Image(
-            mounts={**{path: path for path in SYSTEM}, **base, **own},
-            links=LINKS,
+            mounts={**{path: path for path in DEVICES}, **own},
             environment=final.environment,
             workdir=final.last("WORKDIR"),
         )
@@ -56,7 +58,7 @@ def build_image(folder: Path) -> Built:
         root.mkdir()
         for instruction in stage.instructions:
             _follow(instruction, stage, root, base)
-    return Built(folder / "final", base / "bin" / "python")
+    return Built(folder / "final")
 
 
 def _follow(instruction: Instruction, stage: Stage, root: Path, base: Path) -> None:
@@ -81,7 +83,9 @@ def _copy(words: list[str], root: Path) -> None:
 def _copy_folder(origin: Path, destination: Path, *, linked: bool) -> None:
     """Copy a folder; what an earlier stage has made need not be there twice."""
     if linked:
-        shutil.copytree(origin, destination, symlinks=True, copy_function=os.link)
+        shutil.copytree(
+            origin, destination, symlinks=True, copy_function=os.link, dirs_exist_ok=True
+        )
     else:
         ignore = shutil.ignore_patterns("__pycache__")
         shutil.copytree(origin, destination, symlinks=True, ignore=ignore)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections.abc import AsyncIterator, Iterator
@@ -23,6 +22,18 @@ from common.config import (
 )
 from controlplane.build import build
 from tests.e2e.chart_release import Release
+from tests.e2e.chart_values import (
+    ACT,
+    COMBINATIONS,
+    EVERYTHING,
+    EXPOSED,
+    GUARD,
+    HOST,
+    MORE,
+    NONE,
+    PAGE,
+    WATCHED,
+)
 from tests.support.deploy.chart import (
     CHART,
     CHECKSUM,
@@ -40,82 +51,6 @@ from tests.support.deploy.chart import (
     without_namespace,
 )
 from tests.support.deploy.containers import lasting
-from tests.support.docs.pages import Page
-from tests.support.repository import DOCS
-
-NONE = {"scheduler": {"mode": "none"}}
-HOST = {"scheduler": {"mode": "controlPlane"}}
-ACT = {"mode": "act"}
-BARE = {"barePods": {"enabled": True}}
-GUARD = {"podGuard": {"enabled": True}}
-OPT_IN = {"namespaceOptIn": {"enabled": True}}
-ADMISSION = {"guide": "admission"}
-WATCHED = {"monitoring": {"enabled": True}}
-EXPOSED = {"extender": {"exposeMetrics": True}}
-DIGEST = f"sha256:{'0123456789abcdef' * 4}"
-LABEL = {"example.com/role": "scheduler"}
-TAINT = {"key": "example.com/dedicated", "operator": "Exists"}
-ON_SOME_HOSTS = [
-    {"op": "add", "path": "/spec/template/spec/nodeSelector", "value": LABEL},
-    {"op": "add", "path": "/spec/template/spec/tolerations/-", "value": TAINT},
-]
-PAGE = DOCS / "deployment.md"
-SECOND, CONTROL_PLANE = "overlays/second-scheduler", "overlays/control-plane"
-
-
-def documented_patches(word: str) -> list[Json]:
-    """Return the patches of the page that speak of something."""
-    page = Page(PAGE, PAGE.read_text())
-    [block] = [b.text for b in page.blocks if b.text.startswith("patches:") and word in b.text]
-    found: list[Json] = yaml.safe_load(block)["patches"]
-    return found
-
-
-COMBINATIONS = (
-    Combination("base", (), NONE),
-    Combination("base", ("act", "monitoring"), {**NONE, **ACT, **WATCHED}),
-    Combination("base", ("admission-guide",), {**NONE, **ADMISSION}),
-    Combination(SECOND),
-    Combination(SECOND, ("act",), ACT),
-    Combination(SECOND, ("bare-pods",), BARE),
-    Combination(SECOND, ("monitoring",), WATCHED),
-    Combination(SECOND, ("namespace-opt-in",), OPT_IN),
-    Combination(SECOND, ("pod-guard",), GUARD),
-    Combination(
-        SECOND,
-        ("act", "bare-pods", "monitoring", "namespace-opt-in", "pod-guard"),
-        {**ACT, **BARE, **WATCHED, **OPT_IN, **GUARD},
-    ),
-    Combination(
-        SECOND,
-        images=[{"name": "evenkeel", "newName": "example/evenkeel", "newTag": "mine"}],
-        values={"image": {"repository": "example/evenkeel", "tag": "mine"}},
-    ),
-    Combination(
-        SECOND,
-        images=[{"name": "evenkeel", "newName": "example/evenkeel", "digest": DIGEST}],
-        values={"image": {"repository": "example/evenkeel", "tag": "not", "digest": DIGEST}},
-    ),
-    Combination(
-        SECOND,
-        patches=documented_patches("priorityClassName"),
-        values={"scheduler": {"priorityClassName": "system-cluster-critical"}},
-    ),
-    Combination(CONTROL_PLANE, (), HOST),
-    Combination(
-        CONTROL_PLANE,
-        ("act", "bare-pods", "monitoring", "pod-guard"),
-        {**HOST, **ACT, **BARE, **WATCHED, **GUARD},
-    ),
-    Combination(CONTROL_PLANE, ("expose-extender-metrics",), {**HOST, **EXPOSED}),
-    Combination(
-        CONTROL_PLANE,
-        patches=[{"target": {"kind": "DaemonSet"}, "patch": json.dumps(ON_SOME_HOSTS)}],
-        values={**HOST, "extender": {"nodeSelector": LABEL, "tolerations": [TAINT]}},
-    ),
-)
-
-EVERYTHING = {**BARE, **WATCHED, **OPT_IN, **GUARD}
 
 
 @pytest.fixture
@@ -370,16 +305,6 @@ def test_values_that_need_a_restart_restart_both_programs(
     assert {name for name in before if before[name] != after[name]} == restarted
 
 
-MORE: Json = {
-    "extraArgs": ["-v=4"],
-    "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
-    "extraVolumes": [{"name": "ca", "configMap": {"name": "ca"}}],
-    "extraVolumeMounts": [{"name": "ca", "mountPath": "/ca"}],
-    "podAnnotations": {"example.com/a": "b"},
-    "serviceAccountAnnotations": {"example.com/role": "c"},
-}
-
-
 @pytest.mark.parametrize(
     ("program", "values", "owner", "container"),
     [
@@ -438,6 +363,14 @@ def test_common_labels_are_on_every_object_and_in_no_selector(tools: Tools, valu
             assert obj["spec"]["selector"] == plain[key]["spec"]["selector"]
         if key[1] == "Service":
             assert obj["spec"]["selector"] == plain[key]["spec"]["selector"]
+
+
+def test_with_a_pinned_scheduler_the_render_depends_on_the_values_alone(tools: Tools) -> None:
+    pinned = {**EVERYTHING, "scheduler": {"image": {"tag": "v1.36.0"}}}
+    first, again, elsewhere = (
+        tools.template(pinned, cluster=version) for version in ("1.36.4", "1.36.4", "v1.37.1-gke.5")
+    )
+    assert first == again == elsewhere
 
 
 def test_nothing_is_written_in_kube_system_where_that_is_forbidden(tools: Tools) -> None:

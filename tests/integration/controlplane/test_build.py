@@ -14,6 +14,7 @@ import pytest
 from controlplane import build as building
 from controlplane.build import BINARIES, IDLE_USE, KWOK, KWOK_STAGES, build, toolbox
 from controlplane.errors import BuildError
+from controlplane.releases import CHOICE, DEFAULT, find_release
 
 GO = """#!/bin/sh
 echo "$*" >> "$FAKE/calls"
@@ -28,6 +29,7 @@ if [ "$1" = install ]; then
 else
     while [ "$1" != -o ]; do shift; done
     output="$2"
+    cp go.mod "$FAKE/go.mod"
 fi
 printf half > "$output"
 broken="$(cat "$FAKE/broken" 2>/dev/null || echo none)"
@@ -164,6 +166,35 @@ def test_two_builders_at_once_compile_everything_once(go: Go) -> None:
         builder.join()
     assert len(go.compiled()) == len(BINARIES)
     assert toolbox().missing() == []
+
+
+def test_another_release_is_built_in_a_folder_of_its_own_with_its_own_settings(
+    go: Go, tmp_path: Path
+) -> None:
+    shipped = build(lambda line: None)
+    assert "godebug default=go1.26\n" in (tmp_path / "go.mod").read_text()
+    before = len(go.compiled())
+    older = build(lambda line: None, release=find_release("1.34"))
+    assert older.root != shipped.root
+    assert older.missing() == []
+    written = (tmp_path / "go.mod").read_text()
+    assert "godebug default=go1.24\n" in written
+    assert "k8s.io/kubernetes v1.34.10\n" in written
+    assert "go.etcd.io/etcd/server/v3 v3.6.4\n" in written
+    assert "k8s.io/api => k8s.io/api v0.34.10\n" in written
+    # kwok and metrics-server fit every release: they are linked.
+    again = go.compiled()[before:]
+    assert [line.rsplit("/", 1)[-1] for line in again] == [
+        "v3", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl",
+    ]  # fmt: skip
+    assert older.binary("kwok").samefile(shipped.binary("kwok"))
+
+
+def test_the_environment_chooses_the_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(CHOICE, raising=False)
+    assert toolbox().release is DEFAULT
+    monkeypatch.setenv(CHOICE, "1.35")
+    assert toolbox().release is find_release("v1.35.8")
 
 
 @pytest.mark.parametrize("version", ["go1.25.9", "go1.9", "devel"])

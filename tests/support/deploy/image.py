@@ -17,7 +17,8 @@ from bench.stands.cluster import Cluster
 from tests.support.deploy.dockerfile import stages
 from tests.support.repository import ROOT
 
-SYSTEM: Final = ("/usr", "/dev/null", "/dev/urandom")
+DEVICES: Final = ("/dev/null", "/dev/urandom")
+SYSTEM: Final = ("/usr", *DEVICES)
 PACKAGES: Final = ("common", "console", "evenkeel", "extender", "rebalancer")
 LINKS: Final = {"/lib": "usr/lib", "/lib64": "usr/lib64", "/bin": "usr/bin"}
 

@@ -28,6 +28,8 @@ OF_TARGETS: Final = frozenset(
 """Labels that Prometheus gives to everything it scrapes; `cluster` if it is configured to."""
 SCOPE: Final = 'cluster=~"$cluster", namespace=~"$namespace"'
 """What every expression of the dashboard selects by: the variables at its top."""
+NODE: Final = 'node=~"$node"'
+"""What the panels of single nodes select by as well."""
 NOT_OURS: Final = {"up": OF_TARGETS, "leader_election_master_status": OF_TARGETS | {"name"}}
 
 _WORDS = frozenset({"and", "or", "unless", "offset", "bool", "inf", "nan"})
@@ -58,7 +60,7 @@ class Query:
 
     def asked(self, window: str) -> str:
         """Return what Prometheus would be asked, of all clusters, with windows of this length."""
-        expr = self.expr.replace(f"{SCOPE}, ", "").replace(SCOPE, "")
+        expr = self.expr.replace(f"{SCOPE}, ", "").replace(SCOPE, "").replace(f"{NODE}, ", "")
         return re.sub(r"\$__(rate_interval|range)\b", window, expr)
 
 

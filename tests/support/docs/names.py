@@ -15,7 +15,7 @@ from tests.support.docs.pages import Page, code_words
 from tests.support.repository import ROOT
 
 PACKAGES = ("common", "extender", "rebalancer")
-_MADE = re.compile(r"metrics\.(?:counter|gauge|histogram)\(\s*\"([a-z_]+)\"")
+_MADE = re.compile(r"metrics\.(?:counter|gauge|live_gauge|histogram)\(\s*\"([a-z_]+)\"")
 _METRIC = re.compile(r"\bevenkeel_[a-z_]+\b")
 PARTS = ("_bucket", "_sum", "_count")
 _LITERAL = re.compile(r"\"([A-Z][A-Za-z]+)\"")

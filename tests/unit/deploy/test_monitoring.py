@@ -55,7 +55,7 @@ def test_the_dashboard_names_no_data_source_of_its_own() -> None:
 
 def test_everything_on_the_dashboard_is_of_the_selected_cluster_and_namespace() -> None:
     _, *variables = dashboard()["templating"]["list"]
-    assert [each["name"] for each in variables] == ["cluster", "namespace"]
+    assert [each["name"] for each in variables] == ["cluster", "namespace", "node"]
     # Prometheus may give no such labels; what matches everything matches none, too.
     assert {each["allValue"] for each in variables} == {".*"}
     asked = [query.expr for query in queries()]
@@ -64,6 +64,15 @@ def test_everything_on_the_dashboard_is_of_the_selected_cluster_and_namespace() 
         names = re.findall(r"\b(?:evenkeel|process)_\w+", expr)
         assert names
         assert expr.count(SCOPE) == len(names), expr
+
+
+def test_each_node_is_shown_and_can_be_chosen() -> None:
+    asked = [query.expr for query in queries() if "node" in spoken_of(query.expr).labels]
+    for resource in ("cpu", "memory"):
+        mine = [expr for expr in asked if f'resource="{resource}"' in expr]
+        # Now, of the busiest; and over time, of those that the variable names.
+        assert len(mine) == 2
+        assert sum('node=~"$node"' in expr for expr in mine) == 1
 
 
 def test_migrations_are_marked_on_every_panel() -> None:

@@ -11,7 +11,7 @@ PACKAGES = ("common", "extender", "rebalancer")
 
 
 def metrics_in_code() -> set[str]:
-    made = re.compile(r"metrics\.(?:counter|gauge|histogram)\(\s*\"([a-z_]+)\"")
+    made = re.compile(r"metrics\.(?:counter|gauge|live_gauge|histogram)\(\s*\"([a-z_]+)\"")
     sources = [path.read_text() for name in PACKAGES for path in (ROOT / name).rglob("*.py")]
     found = {name for text in sources for name in made.findall(text)}
     return {f"evenkeel_{name}" for name in found} | {"evenkeel_build_info"}
