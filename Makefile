@@ -99,6 +99,7 @@ docs: $(READY) ## Generate the pages and files that come from code
 	@$(BIN)/python -m extender.openapi > docs/extender.openapi.json
 	@$(BIN)/python deploy/helm/generate.py
 	@$(BIN)/python -m tests.support.docs.command_page
+	@$(BIN)/python -m tests.support.docs.policy_page
 
 sbom: $(READY) ## Print the software bill of materials of the image (CycloneDX)
 	@$(BIN)/python deploy/sbom.py

@@ -71,6 +71,7 @@ def _up(options: argparse.Namespace) -> int:
             scheduler_config=options.scheduler_config,
             without=frozenset(options.without),
             release=_release(options),
+            pod_groups=options.pod_groups,
         ),
         _say,
     )
@@ -177,6 +178,11 @@ def _add_up_options(command: argparse.ArgumentParser) -> None:
         default=(),
         metavar="NAME,…",
         help=f"components to leave out: {', '.join(OPTIONAL)} (default: none)",
+    )
+    add(
+        "--pod-groups",
+        action="store_true",
+        help="turn on the gates GenericWorkload and GangScheduling, and serve their API",
     )
 
 

@@ -49,6 +49,7 @@ class ClusterOptions:
     extender_url: str | None = None
     without: frozenset[str] = frozenset()
     release: Release = field(default_factory=chosen_release)
+    pod_groups: bool = False
 
 
 class Condition(Enum):
@@ -255,7 +256,8 @@ def up(wanted: ClusterOptions, report: Report = print) -> ControlPlane:
     with folder.locked():
         _refuse_running(folder)
         folder.prepare()
-        site = Site(box, folder, dict(zip(PORTS, free_ports(len(PORTS)), strict=True)))
+        ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
+        site = Site(box, folder, ports, pod_groups=wanted.pod_groups)
         plane = ControlPlane(site, _state(site, wanted))
         try:
             _start(plane, site, wanted, report)

@@ -34,6 +34,8 @@ class Site:
     box: Toolbox
     folder: Folder
     ports: Mapping[str, int]
+    pod_groups: bool = False
+    """Whether Kubernetes serves and schedules PodGroups, which its gates turn off by default."""
 
     def url(self, component: str, scheme: str = "https") -> str:
         return f"{scheme}://{LOOPBACK}:{self.ports[component]}"
@@ -105,6 +107,8 @@ def kube_apiserver(site: Site) -> list[str]:
         # Watches are closed at shutdown, so that a restart does not take a minute.
         "--shutdown-watch-termination-grace-period=1s",
         "--profiling=false",
+        *(["--runtime-config=scheduling.k8s.io/v1alpha2=true"] if site.pod_groups else []),
+        *_gates(site),
     ]
 
 
@@ -122,6 +126,7 @@ def kube_controller_manager(site: Site) -> list[str]:
         "--kube-api-burst=1000",
         "--leader-elect=false",
         "--profiling=false",
+        *_gates(site),
     ]
 
 
@@ -134,6 +139,7 @@ def kube_scheduler(site: Site) -> list[str]:
         f"--authorization-kubeconfig={kubeconfig}",
         *_serving(site, "kube-scheduler"),
         "--leader-elect=false",
+        *_gates(site),
     ]
 
 
@@ -163,6 +169,11 @@ def metrics_server(site: Site) -> list[str]:
         "--metric-resolution=10s",
         "--kubelet-request-timeout=3s",
     ]
+
+
+def _gates(site: Site) -> list[str]:
+    # pkg/features/kube_features.go: both are alpha, and the second needs the first.
+    return ["--feature-gates=GenericWorkload=true,GangScheduling=true"] if site.pod_groups else []
 
 
 def _serving(site: Site, component: str) -> list[str]:

@@ -17,7 +17,13 @@ from typing import Final
 
 import msgspec
 
-from common.cache.reader import CACHED_KINDS, MIGRATION_KIND, CachedKind, lease_kind
+from common.cache.reader import (
+    CACHED_KINDS,
+    MIGRATION_KIND,
+    POD_GROUP_KIND,
+    CachedKind,
+    lease_kind,
+)
 from common.cli import StartError
 from common.clock import Clock, within
 from common.cluster.migrations import MigrationRecord
@@ -260,7 +266,8 @@ async def _kinds(client: KubeApi, installation: Installation) -> tuple[CachedKin
         raise MissingPermission(f"list {each}" for each in forbidden)
     namespace = installation.namespace
     leases = await forbidden_lists(client, [LEASES], namespace)
-    kinds = CACHED_KINDS if leases else (*CACHED_KINDS, lease_kind(namespace))
+    read = (*CACHED_KINDS, POD_GROUP_KIND)
+    kinds = read if leases else (*read, lease_kind(namespace))
     return (*kinds, MIGRATION_KIND) if installation.crd else kinds
 
 

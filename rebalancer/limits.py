@@ -21,6 +21,7 @@ from common.api.migrations import Purpose
 from common.cache.snapshot import Snapshot
 from common.cluster.migrations import MigrationRecord
 from common.cluster.records import ControllerId, NodeName, PodRecord
+from rebalancer.pod_groups import GroupKey
 from rebalancer.refusals import Reason, Refusal
 from rebalancer.rules import ClusterRules
 
@@ -42,9 +43,11 @@ class LimitedMove(NamedTuple):
     stateful_set: ControllerId | None
     surging: ControllerId | None = None
     """The workload whose count the move raises for a while."""
+    pod_group: GroupKey | None = None
+    """The gang in which the pod runs."""
 
     @classmethod
-    def of(cls, migration: MigrationRecord) -> LimitedMove:
+    def of(cls, migration: MigrationRecord, rules: ClusterRules) -> LimitedMove:
         """Return what counts of a Migration."""
         stateful = migration.controller_kind == _STATEFUL_SET
         return cls(
@@ -55,6 +58,7 @@ class LimitedMove(NamedTuple):
             migration.workload_id,
             migration.controller_id if stateful else None,
             migration.workload_id if migration.surge else None,
+            rules.pod_groups.key_of(migration.pod_uid),
         )
 
 
@@ -127,6 +131,14 @@ def _workload(move: LimitedMove, _: ClusterRules) -> Hashable | None:
 
 def _surging(move: LimitedMove, _: ClusterRules) -> Hashable | None:
     return move.surging
+
+
+def _pod_group(move: LimitedMove, _: ClusterRules) -> Hashable | None:
+    return move.pod_group
+
+
+def _spare(move: LimitedMove, rules: ClusterRules, _: int) -> int | None:
+    return None if move.pod_group is None else rules.pod_groups.spare(move.pod_group)
 
 
 def _guides_all(rules: ClusterRules) -> bool:
@@ -205,6 +217,13 @@ LIMITS: Final[tuple[Limit, ...]] = (
         reason=Reason.GUIDES_AT_ONCE,
         key=_all,
         most=lambda _move, rules, _: MOST_GUIDES if _guides_all(rules) else None,
+    ),
+    # A pod that has left does not count any more, neither as running nor as moving.
+    Limit(
+        name="PodGroupMinimum",
+        reason=Reason.POD_GROUP_AT_ONCE,
+        key=_pod_group,
+        most=_spare,
     ),
     Limit(
         name="workload",

@@ -23,6 +23,7 @@ from common.api.contract import INSTALL_CRD
 from common.cache.reader import (
     CACHED_KINDS,
     MIGRATION_KIND,
+    POD_GROUP_KIND,
     VPA_KIND,
     CachedKind,
     ClusterReader,
@@ -391,7 +392,7 @@ async def _kinds(
     # A process that cannot read whether moves are paused does not begin any.
     kept = (lease_kind(namespace), pause_kind(namespace))
     own = tuple(replace(kind, optional=options.dry_run) for kind in kept)
-    read = (*CACHED_KINDS, VPA_KIND)
+    read = (*CACHED_KINDS, VPA_KIND, POD_GROUP_KIND)
     always = read if options.once else (*read, *own)
     try:
         await client.get(MIGRATIONS.path(), params={"limit": 1})

@@ -153,8 +153,24 @@ class Reason(StrEnum):
     )
     POD_GROUP = (
         "PodGroup",
-        _permanent("it belongs to PodGroup {group}, which is placed as a whole"),
-        _permanent("{key} says that it is admitted or placed with others", case="marked"),
+        _permanent("{key} makes it part of a group of {system}, which is placed as a whole"),
+    )
+    POD_GROUP_WHOLE = (
+        "PodGroupWhole",
+        _permanent("PodGroup {group} is disrupted as a whole or not at all"),
+        _permanent("all pods of PodGroup {group} have to share one {key}", case="topology"),
+    )
+    POD_GROUP_UNKNOWN = (
+        "PodGroupUnknown",
+        _for_now(
+            "its PodGroup {group} does not exist, or PodGroups are not served or may not be read"
+        ),
+    )
+    POD_GROUP_MINIMUM = (
+        "PodGroupMinimum",
+        _for_now(
+            "PodGroup {group} needs {minimum} running pods, and would have {others} without it"
+        ),
     )
     LOCAL_STORAGE = (
         "LocalStorage",
@@ -531,6 +547,10 @@ class Reason(StrEnum):
     GUIDES_AT_ONCE = (
         "GuidesAtOnce",
         _for_now("the API server guides {count} moves, and {limit} is the limit"),
+    )
+    POD_GROUP_AT_ONCE = (
+        "PodGroupAtOnce",
+        _for_now("{count} pods of its PodGroup are being moved, and it can spare {limit}"),
     )
     WORKLOAD_AT_ONCE = (
         "WorkloadAtOnce",

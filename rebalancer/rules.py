@@ -25,6 +25,7 @@ from common.config import (
     Strategy,
     next_opening,
 )
+from rebalancer.pod_groups import PodGroups
 from rebalancer.refusals import Reason, Refusal
 
 _NO_LABELS: Final[dict[str, str]] = {}
@@ -37,6 +38,7 @@ class ClusterRules:
         self.rules: Final = Rules(config)
         self._snapshot = snapshot
         self._now_s = now_s
+        self.pod_groups: Final = PodGroups(snapshot)
         self._nodes: dict[NodeName, NodeRules] = {}
         self._namespaces: dict[str, NamespaceRules] = {}
         self._closed: dict[tuple[Strategy, int, int], Closed | None] = {}

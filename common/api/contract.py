@@ -79,6 +79,18 @@ GROUP_ANNOTATIONS: Final = frozenset(
     {"scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name"}
 )
 """The same as annotations; both are Volcano's."""
+_GROUP_SYSTEMS: Final = (
+    ("kueue.x-k8s.io/", "Kueue"),
+    ("leaderworkerset.sigs.k8s.io/", "LeaderWorkerSet"),
+    ("pod-group.scheduling.sigs.k8s.io", "Coscheduling"),
+    ("scheduling.x-k8s.io/", "Coscheduling"),
+)
+
+
+def group_system(key: str) -> str:
+    """Return the program that places pods with this label or annotation together."""
+    return next((name for prefix, name in _GROUP_SYSTEMS if key.startswith(prefix)), "Volcano")
+
 
 GUIDE_LABEL: Final = f"{GROUP}/guide"
 """On a Migration whose replacement the API server sends to its target: `admission`."""

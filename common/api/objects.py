@@ -453,6 +453,36 @@ class Workload(Object):
     status: WorkloadStatus = msgspec.field(default_factory=WorkloadStatus)
 
 
+class GangPolicy(Wire):
+    min_count: int = 0
+
+
+class PodGroupPolicy(Wire):
+    """How a group is scheduled: one of these; `basic` has no fields."""
+
+    gang: GangPolicy | None = None
+
+
+class TopologyConstraint(Wire):
+    key: str = ""
+
+
+class PodGroupConstraints(Wire):
+    topology: list[TopologyConstraint] = msgspec.field(default_factory=list)
+
+
+class PodGroupSpec(Wire):
+    scheduling_policy: PodGroupPolicy = msgspec.field(default_factory=PodGroupPolicy)
+    scheduling_constraints: PodGroupConstraints | None = None
+    disruption_mode: str | None = None
+
+
+class PodGroup(Object):
+    """A group of pods that are scheduled together (scheduling.k8s.io/v1alpha2)."""
+
+    spec: PodGroupSpec = msgspec.field(default_factory=PodGroupSpec)
+
+
 class ScaleTarget(Wire):
     api_version: str = ""
     kind: str = ""

@@ -32,6 +32,7 @@ from common.api.objects import (
     Object,
     Pod,
     PodDisruptionBudget,
+    PodGroup,
     PriorityClass,
     ReplicaSet,
     ReplicationController,
@@ -109,6 +110,16 @@ VPA_KIND: Final = CachedKind(
     dispensable=True,
 )
 """Separate, because most clusters do not have this kind."""
+
+POD_GROUP_KIND: Final = CachedKind(
+    resources.POD_GROUPS,
+    PodGroup,
+    table=lambda s: s.pod_groups,
+    optional=True,
+    dispensable=True,
+)
+"""Separate, because most clusters do not serve this kind; pods of a group that is not known are
+never moved."""
 
 MIGRATION_KIND: Final = CachedKind(
     resources.MIGRATIONS,

@@ -15,6 +15,7 @@ import msgspec
 from common.cache.cow_map import FrozenCowGroups
 from common.cluster.autoscalers import VpaRecord, target_key
 from common.cluster.migrations import MigrationRecord
+from common.cluster.pod_groups import PodGroupRecord
 from common.cluster.records import (
     ControllerId,
     NodeName,
@@ -80,6 +81,8 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """By their target (`target_key`); empty where they are not read."""
     autoscalers: Mapping[str, AutoscalerRecord] = msgspec.field(default_factory=dict)
     """Empty where they are not read."""
+    pod_groups: Mapping[str, PodGroupRecord] = msgspec.field(default_factory=dict)
+    """Empty where they are not served, or not read."""
     migrations: Mapping[str, MigrationRecord] = msgspec.field(default_factory=dict)
     """Empty where they are not read."""
     pauses: Mapping[str, PauseRecord] = msgspec.field(default_factory=dict)

@@ -19,6 +19,7 @@ from common.api.objects import (
     Lease,
     Namespace,
     PodDisruptionBudget,
+    PodGroup,
     PriorityClass,
     ReplicaSet,
     ReplicationController,
@@ -44,6 +45,7 @@ from common.cache.tables import (
 )
 from common.cluster.interning import Interner
 from common.cluster.migrations import MigrationRecord, migration_record
+from common.cluster.pod_groups import PodGroupRecord, pod_group_record
 from common.cluster.records import OwnerUid
 from common.cluster.storage import (
     ClaimRecord,
@@ -131,6 +133,9 @@ class ClusterState:
             priority_class_record, shared, changed, oddity
         )
         self.vpas: Final = VpaTable(shared, changed, oddity)
+        self.pod_groups: Final = Table[PodGroup, PodGroupRecord](
+            pod_group_record, shared, changed, oddity
+        )
         self.leases: Final = Table[Lease, LeaseRecord](lease_record, shared, changed, oddity)
         self.pauses: Final = Table[ConfigMap, PauseRecord](pause_record, shared, changed, oddity)
         self.migrations: Final = Table[Migration, MigrationRecord](
@@ -176,6 +181,7 @@ class ClusterState:
             vpas=self.vpas.by_target.freeze(),
             leases=self.leases.records.freeze(),
             autoscalers=self.autoscalers.records.freeze(),
+            pod_groups=self.pod_groups.records.freeze(),
             migrations=self.migrations.records.freeze(),
             pauses=self.pauses.records.freeze(),
         )

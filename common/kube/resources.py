@@ -88,6 +88,7 @@ CSINODES: Final = Resource("storage.k8s.io", "v1", "csinodes", "CSINode", False)
 PRIORITYCLASSES: Final = Resource(
     "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False
 )
+POD_GROUPS: Final = Resource("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup", True)
 VPAS: Final = Resource(
     "autoscaling.k8s.io", "v1", "verticalpodautoscalers", "VerticalPodAutoscaler", True
 )

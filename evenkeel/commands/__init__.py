@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from evenkeel.commands.apply import apply_command
 from evenkeel.commands.completion import completion_command
+from evenkeel.commands.convert_policy import convert_policy_command
 from evenkeel.commands.doctor import doctor_command
 from evenkeel.commands.drain import drain_command
 from evenkeel.commands.migrations import history_command, migrations_command
@@ -36,6 +37,7 @@ COMMANDS: tuple[click.Command, ...] = (
     doctor_command,
     ui_command,
     simulate_command,
+    convert_policy_command,
     support_bundle_command,
     completion_command,
 )

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from common.api.contract import GROUP_ANNOTATIONS, GROUP_LABELS
+from common.api.contract import GROUP_ANNOTATIONS, GROUP_LABELS, group_system
 from common.cache.replacements import key_of_pod
 from common.cluster.records import PodRecord
 from common.cluster.shapes import PodShape
@@ -129,16 +129,22 @@ def not_too_many_affinity_terms(pod: PodRecord, context: Context) -> Refusal | N
     return Reason.TOO_MANY_TERMS.refusal(terms=terms, limit=MAX_TERMS)
 
 
-def not_in_a_pod_group(pod: PodRecord, _: Context) -> Refusal | None:
-    """A group is admitted and placed as a whole; one of its pods alone would not start."""
-    return in_a_pod_group(pod)
-
-
-def in_a_pod_group(pod: PodRecord) -> Refusal | None:
-    """Return what shows that a pod is placed together with others, if something does."""
-    if pod.shape.pod_group:
-        return Reason.POD_GROUP.refusal(group=pod.shape.pod_group)
+def not_in_a_foreign_group(pod: PodRecord, _: Context) -> Refusal | None:
+    """Another program admits and places such a group; one of its pods alone would not start."""
     if GROUP_LABELS.isdisjoint(pod.labels) and GROUP_ANNOTATIONS.isdisjoint(pod.annotations):
         return None
     keys = (GROUP_LABELS & pod.labels.keys()) | (GROUP_ANNOTATIONS & pod.annotations.keys())
-    return Reason.POD_GROUP.refusal("marked", key=min(keys))
+    key = min(keys)
+    return Reason.POD_GROUP.refusal(key=key, system=group_system(key))
+
+
+def group_allows_it_to_leave(pod: PodRecord, context: Context) -> Refusal | None:
+    """A gang works only as long as enough of its pods run."""
+    return context.scope.pod_groups.refusal(pod) if pod.shape.pod_group else None
+
+
+def in_a_pod_group(pod: PodRecord) -> bool:
+    """Tell whether a pod is placed together with others."""
+    if pod.shape.pod_group or not GROUP_LABELS.isdisjoint(pod.labels):
+        return True
+    return not GROUP_ANNOTATIONS.isdisjoint(pod.annotations)

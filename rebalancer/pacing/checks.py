@@ -247,6 +247,15 @@ def _begins_an_exchange(start: Start) -> bool:
     return False
 
 
+def group_keeps_its_minimum(start: Start) -> Refusal | None:
+    """Other pods of the group may have failed since this move was allowed to begin.
+
+    Older moves that have begun go first, so their pods count as gone.
+    """
+    leaving = [each.pod_uid for each in start.ahead]
+    return start.rules.pod_groups.refusal(start.pod, leaving)
+
+
 def canary(start: Start) -> Refusal | None:
     """Until replacements are known to be guided, one move at a time finds out."""
     if start.purpose is not Purpose.LOAD or start.guided or not start.config.needs_guidance:
@@ -279,8 +288,9 @@ SWITCHES: Final[tuple[Check, ...]] = (
     acting,
     strategy_is_on,
     maintenance_goes_on,
+    group_keeps_its_minimum,
 )
-"""How people stop moves; checked again right before an eviction is sent."""
+"""How people stop moves, and what no PDB guards; checked again right before an eviction is sent."""
 
 
 def switched_off(start: Start) -> Refusal | None:
@@ -302,11 +312,12 @@ def _broken_limits(start: Start) -> Iterator[Refusal]:
     tally = Tally(start.rules)
     for other in start.others:
         if not other.open and was_carried_out(other) and _same_cycle(other, start):
-            tally.add(LimitedMove.of(other), Running.THIS_CYCLE)
+            tally.add(LimitedMove.of(other, start.rules), Running.THIS_CYCLE)
     for other in start.ahead:
         same = Running.THIS_CYCLE if _same_cycle(other, start) else Running(0)
-        tally.add(LimitedMove.of(other), Running.UNDER_WAY | same)
-    mine, replicas = LimitedMove.of(start.migration), replicas_of(start.pod, start.snapshot)
+        tally.add(LimitedMove.of(other, start.rules), Running.UNDER_WAY | same)
+    mine = LimitedMove.of(start.migration, start.rules)
+    replicas = replicas_of(start.pod, start.snapshot)
     # The pod is here, so its own namespace counts, whatever the Migration claims.
     mine = mine._replace(namespace=start.pod.namespace)
     return (refusal for _, refusal in tally.broken_by(mine, replicas))

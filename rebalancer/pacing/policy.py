@@ -127,12 +127,17 @@ class PacingPolicy:
         pod = snapshot.pods.get(migration.pod_uid)
         if pod is None:
             return None
+        others = snapshot.migrations.values() if pod.shape.pod_group else ()
         return switched_off(
             Start(
                 migration=migration,
                 pod=pod,
                 others=(),
-                ahead=(),
+                ahead=ahead_of(
+                    migration,
+                    (m for m in others if m.uid != migration.uid),
+                    self._store.reserved,
+                ),
                 moment=self._moment(snapshot),
                 guided=True,
             )

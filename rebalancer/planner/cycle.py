@@ -30,13 +30,14 @@ class Cycle:
     def __init__(self, problem: Problem, *, alone: bool = False) -> None:
         """With `alone`, as if no Migration were under way."""
         self.problem = problem
-        self.tally = Tally(problem.demand.cluster.rules)
+        rules = self._rules = problem.demand.cluster.rules
+        self.tally = Tally(rules)
         self.ledger = Ledger(problem.demand.budgets)
         for record in () if alone else problem.snapshot.migrations.values():
             if record.open:
                 # Pacing holds the next pod of a StatefulSet until this one has moved; the plan
                 # may name it already.
-                move = LimitedMove.of(record)._replace(stateful_set=None)
+                move = LimitedMove.of(record, rules)._replace(stateful_set=None)
                 self.tally.add(move, Running.UNDER_WAY)
 
     def count(self, step: Step, *, sign: int = +1) -> None:
@@ -57,6 +58,7 @@ class Cycle:
             workload=workload if alone else None,
             stateful_set=m.group if m.stateful and alone else None,
             surging=workload if m.surges and alone else None,
+            pod_group=self._rules.pod_groups.key_of(m.pod.uid),
         )
 
     def _workload(self, m: Movable) -> ControllerId | None:

@@ -121,7 +121,7 @@ def _waits(pod: PodRecord, schedulers: Container[str]) -> bool:
 
 def _waits_for_room(pod: PodRecord, schedulers: Container[str]) -> bool:
     elsewhere = pod.shape.scheduler_name not in schedulers or pod.shape.resource_claims
-    return not elsewhere and in_a_pod_group(pod) is None
+    return not elsewhere and not in_a_pod_group(pod)
 
 
 def _kinds(waiting: Iterable[PodRecord], free: tuple[int, int]) -> list[PodRecord]:

@@ -24,6 +24,7 @@ from common.api.objects import (
     Job,
     Namespace,
     PodDisruptionBudget,
+    PodGroup,
     PriorityClass,
     ReplicaSet,
     ReplicationController,
@@ -232,6 +233,11 @@ class EvictWorld:
             found = {"name": name, "namespace": "default"}
             made = {"kind": "PersistentVolumeClaim", "metadata": found, "spec": spec}
             state.claims.upsert(wire(PersistentVolumeClaim, stamped(made)))
+        for name, given in row.get("pod_groups", {}).items():
+            spec = dict(given)
+            found = {"name": name, "namespace": spec.pop("namespace", "default")}
+            made = {"kind": "PodGroup", "metadata": found, "spec": spec}
+            state.pod_groups.upsert(wire(PodGroup, stamped(made)))
         for name, spec in row.get("volumes", {}).items():
             made = {"kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}
             state.volumes.upsert(wire(PersistentVolume, stamped(made)))

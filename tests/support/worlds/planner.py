@@ -15,7 +15,7 @@ from typing import Any
 
 from common.api.contract import MAINTENANCE_LABEL
 from common.api.migrations import Purpose
-from common.api.objects import Deployment, PodDisruptionBudget, ReplicaSet, StatefulSet
+from common.api.objects import Deployment, PodDisruptionBudget, PodGroup, ReplicaSet, StatefulSet
 from common.cache.snapshot import Snapshot
 from common.cache.state import ClusterState
 from common.cluster.records import NodeName, PodRecord
@@ -109,6 +109,7 @@ class PlannerWorld:
     made_nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
     made_pods: dict[str, dict[str, Any]] = field(default_factory=dict)
     made_budgets: dict[str, dict[str, Any]] = field(default_factory=dict)
+    made_groups: dict[str, int] = field(default_factory=dict)
     _nodes: list[str] = field(default_factory=list)
     _on: dict[str, str] = field(default_factory=dict)
     _owners: dict[tuple[str, str], Manifest] = field(default_factory=dict)
@@ -206,7 +207,17 @@ class PlannerWorld:
             world.pod(name, **{**given, "node": node})
         for name, given in self.made_budgets.items():
             world.pdb(name, **given)
+        for name, minimum in self.made_groups.items():
+            world.gang(name, minimum)
         return world
+
+    def gang(self, name: str, minimum: int) -> None:
+        """Add a PodGroup that needs so many of its pods."""
+        self.made_groups[name] = minimum
+        spec = {"schedulingPolicy": {"gang": {"minCount": minimum}}}
+        meta = {"name": name, "namespace": "default"}
+        made = stamped({"kind": "PodGroup", "metadata": meta, "spec": spec})
+        self.state.pod_groups.upsert(wire(PodGroup, made))
 
     def pdb(self, name: str, match: Mapping[str, str], *, allowed: int, healthy: int = 3) -> None:
         """Add a budget whose status allows so many disruptions."""
@@ -305,6 +316,8 @@ def world_of(row: Mapping[str, Any]) -> PlannerWorld:
         world.pod(name, **{key: _plain(value) for key, value in given.items()})
     for name, given in row.get("budgets", {}).items():
         world.pdb(name, **given)
+    for name, minimum in row.get("gangs", {}).items():
+        world.gang(name, minimum)
     return world
 
 

@@ -34,7 +34,7 @@ def granted() -> dict[tuple[str, str], set[str]]:
 
 
 def test_the_reader_may_read_exactly_what_is_watched_and_measured() -> None:
-    kinds = (*reader.CACHED_KINDS, reader.VPA_KIND)
+    kinds = (*reader.CACHED_KINDS, reader.VPA_KIND, reader.POD_GROUP_KIND)
     watched = {(r.resource.group, r.resource.plural) for r in kinds}
     measured = {(kind.group, kind.plural) for kind in (NODE_METRICS, POD_METRICS)}
     assert granted().keys() == watched | measured

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from rebalancer import evictability
+from rebalancer import evictability, pod_groups
 from rebalancer.evictability import GATES
 from tests.support.docs.names import reasons_in
 from tests.support.repository import DOCS
@@ -18,7 +18,7 @@ ROWS = re.findall(
     (DOCS / "evictability.md").read_text(),
     re.MULTILINE,
 )
-REASONS = reasons_in(*PACKAGE.glob("*.py"))
+REASONS = reasons_in(*PACKAGE.glob("*.py"), Path(pod_groups.__file__))
 
 
 def test_every_reason_stands_on_the_page_once() -> None:

@@ -38,11 +38,32 @@ def test_every_reason_stands_in_the_table() -> None:
     assert {name for case in CASES for name in case.words} == reasons
 
 
-def test_people_stop_moves_in_four_ways() -> None:
+def test_what_stops_a_move_right_before_its_eviction() -> None:
     starts = [PacingWorld(case.row).start() for case in CASES]
     found = {stopped.name for start in starts if (stopped := switched_off(start)) is not None}
-    assert found == {"Paused", "Observing", "StrategyOff", "MaintenanceEnded"}
+    assert found == {"Paused", "Observing", "StrategyOff", "MaintenanceEnded", "PodGroupMinimum"}
     assert switched_off(PLAIN.start()) is None
+
+
+GANG = {"schedulingGroup": {"podGroupName": "train"}}
+
+
+@pytest.mark.parametrize(("minimum", "created", "refused"), [(1, 61, 0), (2, 59, 0), (2, 61, 1)])
+def test_a_gang_keeps_its_minimum_when_the_eviction_is_sent(
+    minimum: int, created: int, refused: int
+) -> None:
+    """An older move that has begun goes first, whatever was spare when this one began."""
+    world = PacingWorld(
+        {
+            "pod": {"spec": GANG},
+            "siblings": {"web-b": {"spec": GANG}, "web-c": {"spec": GANG}},
+            "pod_groups": {"train": {"schedulingPolicy": {"gang": {"minCount": minimum}}}},
+            "migration": {"phase": "InProgress", "created": 60},
+            "migrations": [{"moves": "web-b", "phase": "InProgress", "created": created}],
+        }
+    )
+    found = switched_off(world.start())
+    assert [each.name for each in (found,) if each] == ["PodGroupMinimum"] * refused
 
 
 def test_every_check_refuses_something_and_lets_something_pass() -> None:
