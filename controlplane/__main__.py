@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 
 from controlplane import kubeconfig, nodes
-from controlplane.build import build
+from controlplane.build import NODE_PARTS, TOOLS, build
 from controlplane.cluster import (
     OPTIONAL,
     ClusterOptions,
@@ -26,10 +26,13 @@ from controlplane.cluster import (
 from controlplane.errors import ControlPlaneError
 from controlplane.folder import default_root
 from controlplane.nodes import NodeSpec
+from controlplane.real_nodes import host
+from controlplane.real_nodes.settings import RealNodeSpec
 from controlplane.releases import CHOICE, DEFAULT, RELEASES, Release, chosen_release, find_release
 from controlplane.scheduler_config import SHIPPED
 
 INTERRUPTED = 130
+FAKE_NODES = 3
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -52,7 +55,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _build(options: argparse.Namespace) -> int:
-    box = build(_say, tools=True, release=_release(options))
+    reason = host.obstacle() if options.real_nodes else None
+    if reason:
+        _say(f"without real nodes: {reason}")
+    nodes = NODE_PARTS if options.real_nodes and not reason else ()
+    box = build(_say, extras=(*TOOLS, *nodes), release=_release(options))
     _say(f"built: {box.root}")
     return 0
 
@@ -65,11 +72,13 @@ def _up(options: argparse.Namespace) -> int:
     plane = up(
         ClusterOptions(
             root=options.dir,
-            nodes=options.nodes,
+            nodes=_fake_nodes(options),
             zones=options.zones,
-            node=NodeSpec(cpu=options.cpu, memory=options.memory),
+            node=NodeSpec(cpu=options.cpu or nodes.CPU, memory=options.memory or nodes.MEMORY),
             scheduler_config=options.scheduler_config,
             without=frozenset(options.without),
+            real_nodes=options.real_nodes,
+            real_node=_real_node(options),
             release=_release(options),
             pod_groups=options.pod_groups,
         ),
@@ -85,6 +94,19 @@ def _up(options: argparse.Namespace) -> int:
     _say(f"logs:       {plane.folder.logs}")
     _say(f"stop it:    {stop_command(plane.folder)}")
     return 0
+
+
+def _fake_nodes(options: argparse.Namespace) -> int:
+    if options.nodes is None:
+        return 0 if options.real_nodes else FAKE_NODES
+    return int(options.nodes)
+
+
+def _real_node(options: argparse.Namespace) -> RealNodeSpec:
+    spec = RealNodeSpec()
+    cpu = nodes.milli(options.cpu) if options.cpu else spec.cpu_milli
+    memory = nodes.bytes_of(options.memory) if options.memory else spec.memory_bytes
+    return RealNodeSpec(cpu, memory)
 
 
 def _down(options: argparse.Namespace) -> int:
@@ -121,8 +143,12 @@ def _parser() -> argparse.ArgumentParser:
     text = f"controlplane {version('evenkeel-kubernetes')}"
     parser.add_argument("--version", action="version", version=text)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    _add_version(
-        _add(commands, "build", _build, "compile the missing binaries from pinned Go modules")
+    made = _add(commands, "build", _build, "compile the missing binaries from pinned Go modules")
+    _add_version(made)
+    made.add_argument(
+        "--real-nodes",
+        action="store_true",
+        help="also kubelet, containerd and runc, where this host can run them",
     )
     _add_up_options(_add(commands, "up", _up, "start a control plane; return when it is ready"))
     for name, run, text in (
@@ -148,7 +174,19 @@ def _add_up_options(command: argparse.ArgumentParser) -> None:
     _add_dir(command)
     _add_version(command)
     add = command.add_argument
-    add("--nodes", type=_count, default=3, metavar="N", help="fake nodes to create (default: 3)")
+    add(
+        "--nodes",
+        type=_count,
+        metavar="N",
+        help=f"fake nodes to create (default: {FAKE_NODES}, none beside real ones)",
+    )
+    add(
+        "--real-nodes",
+        type=_count,
+        default=0,
+        metavar="N",
+        help="nodes with a real kubelet, containerd and runc; needs root (default: %(default)s)",
+    )
     add(
         "--zones",
         type=_count,
@@ -156,8 +194,8 @@ def _add_up_options(command: argparse.ArgumentParser) -> None:
         metavar="Z",
         help="assign the nodes to Z zones in turn; 0 for no zones (default: %(default)s)",
     )
-    add("--cpu", default=nodes.CPU, help="CPU of each node (default: %(default)s)")
-    add("--memory", default=nodes.MEMORY, help="memory of each node (default: %(default)s)")
+    add("--cpu", help=f"CPU of each node (default: {nodes.CPU}; of a real one 500m)")
+    add("--memory", help=f"memory of each node (default: {nodes.MEMORY}; of a real one 2Gi)")
     add(
         "--scheduler-config",
         type=Path,

@@ -6,9 +6,9 @@ that only the first run compiles. A binary is renamed into place after its compi
 succeeded, so every file in the cache is complete. Concurrent builds are serialized by a lock
 file.
 
-Tools are not part of the control plane: they are built on request only, and a new version of a
-tool rebuilds nothing else. What does not depend on the release of Kubernetes is compiled for one of
-them, and linked into the folders of the others.
+Extras, which are tools and the parts of real nodes, are not part of the control plane: they are
+built on request only, and a new version of one rebuilds nothing else. What does not depend on the
+release of Kubernetes is compiled for one of them, and linked into the folders of the others.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ KUBERNETES = DEFAULT.kubernetes
 KWOK = "v0.8.0"
 METRICS_SERVER = "v0.9.0"
 HELM = "v4.3.1"
+CONTAINERD = "v2.3.7"
+RUNC = "v1.4.3"
+CNI_PLUGINS = "v1.9.1"
 GO_MINIMUM = (1, 26)
 
 ATTEMPTS = 4
@@ -71,6 +74,8 @@ class Binary:
     package: str
     version: str = ""
     """Built by `go install package@version`; without one, inside Kubernetes' module graph."""
+    tags: str = ""
+    cgo: bool = False
 
 
 BINARIES: tuple[Binary, ...] = (
@@ -83,6 +88,24 @@ BINARIES: tuple[Binary, ...] = (
     Binary("metrics-server", "sigs.k8s.io/metrics-server/cmd/metrics-server", METRICS_SERVER),
 )
 TOOLS: tuple[Binary, ...] = (Binary("helm", "helm.sh/helm/v4/cmd/helm", HELM),)
+
+_CONTAINERD = "github.com/containerd/containerd/v2/cmd"
+_PLUGINS = "github.com/containernetworking/plugins/plugins"
+_LEAN = "no_btrfs no_zfs no_devmapper no_aufs no_tracing"
+NODE_PARTS: tuple[Binary, ...] = (
+    Binary("kubelet", "k8s.io/kubernetes/cmd/kubelet"),
+    Binary("containerd", f"{_CONTAINERD}/containerd", CONTAINERD, tags=_LEAN),
+    Binary(
+        "containerd-shim-runc-v2", f"{_CONTAINERD}/containerd-shim-runc-v2", CONTAINERD, tags=_LEAN
+    ),
+    Binary("ctr", f"{_CONTAINERD}/ctr", CONTAINERD, tags=_LEAN),
+    Binary("runc", "github.com/opencontainers/runc", RUNC, tags="seccomp", cgo=True),
+    Binary("ptp", f"{_PLUGINS}/main/ptp", CNI_PLUGINS),
+    Binary("loopback", f"{_PLUGINS}/main/loopback", CNI_PLUGINS),
+    Binary("host-local", f"{_PLUGINS}/ipam/host-local", CNI_PLUGINS),
+)
+"""What real nodes run (`controlplane.real_nodes`); built for those who ask for them."""
+EXTRAS = (*TOOLS, *NODE_PARTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +120,8 @@ class Toolbox:
 
     def tool(self, name: str) -> Path:
         """Return the path of a tool; its folder has its version, because the key has not."""
-        version = next(tool.version for tool in TOOLS if tool.name == name)
-        return self.root / "tools" / version / name
+        version = next(extra.version for extra in EXTRAS if extra.name == name)
+        return self.root / "tools" / (version or self.release.kubernetes) / name
 
     @property
     def kwok_config(self) -> Path:
@@ -109,8 +132,8 @@ class Toolbox:
         names = [b.name for b in BINARIES if not self.binary(b.name).exists()]
         return names if self.kwok_config.exists() else [*names, self.kwok_config.name]
 
-    def missing_tools(self) -> list[str]:
-        return [tool.name for tool in TOOLS if not self.tool(tool.name).exists()]
+    def missing_extras(self, wanted: Sequence[Binary]) -> list[str]:
+        return [extra.name for extra in wanted if not self.tool(extra.name).exists()]
 
 
 def cache_folder() -> Path:
@@ -126,18 +149,27 @@ def toolbox(release: Release | None = None) -> Toolbox:
 
 
 def build(
-    report: Report = print, *, tools: bool = False, release: Release | None = None
+    report: Report = print, *, extras: Sequence[Binary] = (), release: Release | None = None
 ) -> Toolbox:
     """Compile what is missing, with a progress line per binary; return the toolbox."""
     box = toolbox(release)
-    if not _missing(box, tools=tools):
+    if not _missing(box, extras):
         return box
     with _locked(box.root):
-        missing = _missing(box, tools=tools)
+        missing = _missing(box, extras)
         if missing:
             _require_go()
             _build_missing(box, missing, report)
     return box
+
+
+def compile_program(source: Path, target: Path, report: Report = print) -> None:
+    """Compile one Go file that needs only the standard library."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    fresh = target.with_suffix(f".{os.getpid()}")
+    command = ["go", "build", "-ldflags", "-s -w", "-o", str(fresh), str(source)]
+    _go(command, report, cwd=source.parent)
+    fresh.rename(target)
 
 
 def module_dir(
@@ -150,13 +182,12 @@ def module_dir(
     return Path(json.loads(out)["Dir"])
 
 
-def _missing(box: Toolbox, *, tools: bool) -> list[str]:
-    return [*box.missing(), *(box.missing_tools() if tools else ())]
+def _missing(box: Toolbox, extras: Sequence[Binary]) -> list[str]:
+    return [*box.missing(), *box.missing_extras(extras)]
 
 
 def _build_missing(box: Toolbox, missing: Sequence[str], report: Report) -> None:
-    parts = len(BINARIES) + len(TOOLS) + 1
-    report(f"building {len(missing)} of {parts} parts into {box.root} (once, ~2 min each)")
+    report(f"building {len(missing)} parts into {box.root} (once, ~2 min each)")
     (box.root / "bin").mkdir(parents=True, exist_ok=True)
     # Inside the cache folder, so that the final rename stays on one file system.
     with tempfile.TemporaryDirectory(prefix="build-", dir=box.root) as scratch:
@@ -167,14 +198,14 @@ def _build_missing(box: Toolbox, missing: Sequence[str], report: Report) -> None
             if name == box.kwok_config.name:
                 _collect_kwok_stages(box, Path(scratch), report)
             else:
-                binary = next(b for b in (*BINARIES, *TOOLS) if b.name == name)
+                binary = next(b for b in (*BINARIES, *EXTRAS) if b.name == name)
                 if not _linked(binary, box):
                     _compile(binary, box, module, Path(scratch), report)
             report(f"[{number}/{len(missing)}] {name} done in {time.monotonic() - started:.0f} s")
 
 
 def _place(binary: Binary, box: Toolbox) -> Path:
-    return box.tool(binary.name) if binary in TOOLS else box.binary(binary.name)
+    return box.tool(binary.name) if binary in EXTRAS else box.binary(binary.name)
 
 
 def _linked(binary: Binary, box: Toolbox) -> bool:
@@ -193,8 +224,11 @@ def _compile(binary: Binary, box: Toolbox, module: Path, scratch: Path, report: 
     version = binary.version or box.release.kubernetes
     flags = f"-s -w -X k8s.io/component-base/version.gitVersion={version}"
     if binary.version:
-        command = ["go", "install", "-ldflags", flags, f"{binary.package}@{binary.version}"]
-        _go(command, report, cwd=scratch, env={"GOBIN": str(scratch)})
+        chosen = ["-tags", binary.tags] if binary.tags else []
+        package = f"{binary.package}@{binary.version}"
+        command = ["go", "install", "-ldflags", flags, *chosen, package]
+        env = {"GOBIN": str(scratch), "CGO_ENABLED": str(int(binary.cgo))}
+        _go(command, report, cwd=scratch, env=env)
     else:
         _write_kubernetes_module(module, box.release, report)
         output = str(scratch / binary.name)

@@ -20,15 +20,27 @@ from pathlib import Path
 
 from controlplane import aggregation, identities, nodes, processes, scheduler_config
 from controlplane.api import Api, Json
-from controlplane.build import Report, Toolbox, build
-from controlplane.components import ADMIN, CA, COMPONENTS, NAMES, PORTS, Component, Site, by_name
+from controlplane.build import NODE_PARTS, Report, Toolbox, build
+from controlplane.components import (
+    ADMIN,
+    CA,
+    COMPONENTS,
+    METRIC_RESOLUTION_S,
+    NAMES,
+    PORTS,
+    Component,
+    Site,
+    by_name,
+)
 from controlplane.errors import ConfigError, FolderError, StartError
 from controlplane.folder import Folder, default_root
 from controlplane.kubeconfig import Kubeconfigs
 from controlplane.nodes import NodeSpec
 from controlplane.ports import LOOPBACK, free_ports, is_free
+from controlplane.real_nodes import fleet
+from controlplane.real_nodes.settings import RealNodeSpec
 from controlplane.releases import Release, chosen_release
-from controlplane.state import State, load, save
+from controlplane.state import Argv, State, load, save
 from controlplane.waiting import until
 
 READY_TIMEOUT_S = 180.0  # a shared machine with two cores can be slow
@@ -49,7 +61,15 @@ class ClusterOptions:
     extender_url: str | None = None
     without: frozenset[str] = frozenset()
     release: Release = field(default_factory=chosen_release)
+    real_nodes: int = 0
+    """Nodes with real kubelets, instead of those of kwok."""
+    real_node: RealNodeSpec = field(default_factory=RealNodeSpec)
     pod_groups: bool = False
+
+    @property
+    def left_out(self) -> frozenset[str]:
+        """The components that do not run: kwok would take real nodes for its own."""
+        return self.without | {"kwok"} if self.real_nodes else self.without
 
 
 class Condition(Enum):
@@ -110,6 +130,22 @@ class ControlPlane:
     def kubeconfigs(self) -> Kubeconfigs:
         """Issues kubeconfigs for other users."""
         return identities.issuer(self._site)
+
+    @property
+    def cgroups(self) -> list[Path]:
+        """The folders of real nodes in the cgroup hierarchies; empty without real nodes."""
+        return [Path(path) for path in self._state.cgroups]
+
+    def planned(self) -> list[str]:
+        """Return the names of all processes of this control plane."""
+        return list(self._state.commands)
+
+    def command(self, name: str) -> Argv:
+        """Return how a process is started."""
+        try:
+            return self._state.commands[name]
+        except KeyError:
+            raise ConfigError(f"this control plane runs without {_known(name).name}") from None
 
     def url(self, component: str) -> str:
         """Return the URL of a component."""
@@ -172,8 +208,8 @@ class ControlPlane:
         """Start a component without waiting for it."""
         if name in self._state.alive():
             raise StartError(f"{name} is already running")
+        argv = self.command(name)
         self._refuse_taken_port(name)
-        argv = self._state.commands[_known(name).name]
         log = self.folder.log(name)
         with _undisturbed():
             self._state.processes[name] = processes.start(argv, log=log, env=self._environment())
@@ -189,12 +225,15 @@ class ControlPlane:
 
     def end_all(self) -> None:
         """Stop everything that was started: the clients of the API server first."""
+        fleet.end(self._state)
         started = [name for name in reversed(NAMES) if name in self._state.processes]
         for name in started:
             if name in OPTIONAL:
                 processes.send(self._state.processes[name], signal.SIGTERM)
         for name in started:
             processes.end(self._state.processes[name])
+        for process in self._state.processes.values():
+            processes.reap(process)
 
     def close(self) -> None:
         """Close our connections; the control plane keeps running."""
@@ -210,17 +249,17 @@ class ControlPlane:
 
     def _process(self, name: str) -> processes.Process:
         try:
-            return self._state.processes[_known(name).name]
+            return self._state.processes[name]
         except KeyError:
-            raise ConfigError(f"this control plane runs without {name}") from None
+            raise ConfigError(f"this control plane runs without {_known(name).name}") from None
 
     def _status(self, name: str) -> ComponentStatus:
         process = self._state.processes.get(name)
         condition = Condition.ENDED
         if process is not None and process.alive:
-            ready = self.api.answers(by_name(name).ready_url(self._site))
+            ready = self._answers(name, process)
             condition = Condition.READY if ready else Condition.UNREADY
-        address = f"{LOOPBACK}:{self._site.ports[name]}"
+        address = f"{LOOPBACK}:{self._site.ports[name]}" if name in NAMES else fleet.address(name)
         pid = process.pid if process else 0
         return ComponentStatus(name, condition, pid, address, self.folder.log(name))
 
@@ -228,6 +267,11 @@ class ControlPlane:
         process = self._process(name)
         if not process.alive:
             raise StartError(self._exit_message(name, process))
+        return self._answers(name, process)
+
+    def _answers(self, name: str, process: processes.Process) -> bool:
+        if name not in NAMES:
+            return fleet.is_ready(self._site, self.api, name, process)
         return self.api.answers(by_name(name).ready_url(self._site))
 
     def _exit_message(self, name: str, process: processes.Process) -> str:
@@ -238,8 +282,9 @@ class ControlPlane:
         return "\n  ".join([f"{name} ended{how} before it was ready; the end of {log}:", *lines])
 
     def _refuse_taken_port(self, name: str) -> None:
-        port = self._site.ports[name]
-        if not is_free(port):
+        port = self._site.ports.get(name)
+        relayed = fleet.is_relayed(self._state, name)
+        if port is not None and not relayed and not is_free(port):
             raise StartError(f"port {port} of {name} is in use by another process")
 
     def _environment(self) -> dict[str, str]:
@@ -252,12 +297,16 @@ def up(wanted: ClusterOptions, report: Report = print) -> ControlPlane:
     folder = Folder(wanted.root.expanduser().resolve())
     folder.refuse_strangers()
     _refuse_nonsense(wanted)
-    box = build(report, release=wanted.release)
+    if wanted.real_nodes:
+        fleet.require(folder, wanted.real_nodes, wanted.real_node)
+    extras = NODE_PARTS if wanted.real_nodes else ()
+    box = build(report, extras=extras, release=wanted.release)
     with folder.locked():
         _refuse_running(folder)
         folder.prepare()
         ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
-        site = Site(box, folder, ports, pod_groups=wanted.pod_groups)
+        resolution_s = fleet.METRIC_RESOLUTION_S if wanted.real_nodes else METRIC_RESOLUTION_S
+        site = Site(box, folder, ports, resolution_s, wanted.pod_groups)
         plane = ControlPlane(site, _state(site, wanted))
         try:
             _start(plane, site, wanted, report)
@@ -279,8 +328,10 @@ def attach(root: Path) -> ControlPlane:
 
 
 def _state(site: Site, wanted: ClusterOptions) -> State:
-    chosen = [c for c in COMPONENTS if c.name not in wanted.without]
+    chosen = [c for c in COMPONENTS if c.name not in wanted.left_out]
     state = State(dict(site.ports), {c.name: c.argv(site) for c in chosen})
+    if wanted.real_nodes:
+        fleet.plan(site, state, wanted.real_nodes, wanted.zones)
     save(state, site.folder)
     return state
 
@@ -288,12 +339,16 @@ def _state(site: Site, wanted: ClusterOptions) -> State:
 def _start(plane: ControlPlane, site: Site, wanted: ClusterOptions, report: Report) -> None:
     identities.write_identities(site)
     plane.write_scheduler_config(wanted.scheduler_config, wanted.extender_url)
-    names = [name for name in NAMES if name not in wanted.without]
-    for name in names:
+    names = [name for name in NAMES if name not in wanted.left_out]
+    for name in plane.planned():
         plane.folder.log(name).write_bytes(b"")
     core = [name for name in names if name not in OPTIONAL]
     for name in core:
         _timed(report, f"{name} ready on {plane.url(name)}", functools.partial(plane.start, name))
+    if wanted.real_nodes:
+        # Before metrics-server, which is in the network of the nodes.
+        fleet.prepare(site, plane.cgroups, wanted.real_nodes, wanted.real_node, report)
+        plane.start(fleet.NETWORK)
     rest = names[len(core) :]
     for name in rest:
         plane.launch(name)
@@ -306,11 +361,27 @@ def _start(plane: ControlPlane, site: Site, wanted: ClusterOptions, report: Repo
 
 def _fill(plane: ControlPlane, site: Site, wanted: ClusterOptions, report: Report) -> None:
     """Create nodes and register the metrics API."""
+    if wanted.real_nodes:
+        names = fleet.names(wanted.real_nodes)
+        _timed(report, f"{len(names)} real nodes Ready", lambda: _start_real_nodes(plane, names))
     if wanted.nodes:
         manifests = nodes.manifests(wanted.nodes, wanted.node, zones=wanted.zones)
         _timed(report, f"{wanted.nodes} nodes Ready", lambda: plane.add_nodes(manifests))
-    if "metrics-server" not in wanted.without:
+    if "metrics-server" not in wanted.left_out:
         _timed(report, "metrics API available", lambda: _register_metrics(plane, site))
+
+
+def _start_real_nodes(plane: ControlPlane, names: Sequence[str]) -> None:
+    """Start containerd, give it the image, then start the kubelet, on all nodes at once."""
+    plane.api.apply(fleet.permissions())
+    for start in (plane.launch, plane.wait_ready):
+        for name in names:
+            start(fleet.containerd_of(name))
+    for name in names:
+        fleet.import_image(plane.folder, plane.command(fleet.containerd_of(name)))
+    for start in (plane.launch, plane.wait_ready):
+        for name in names:
+            start(fleet.kubelet_of(name))
 
 
 def _register_metrics(plane: ControlPlane, site: Site) -> None:
@@ -350,6 +421,8 @@ def _refuse_nonsense(wanted: ClusterOptions) -> None:
     unknown = sorted(wanted.without - set(OPTIONAL))
     if unknown:
         raise ConfigError(f"cannot leave out {unknown[0]}: choose from {', '.join(OPTIONAL)}")
+    if wanted.nodes and wanted.real_nodes:
+        raise ConfigError("a control plane has fake nodes or real nodes, not both")
     if wanted.nodes < 0 or wanted.zones < 0:
         raise ConfigError("the numbers of nodes and zones cannot be negative")
 
@@ -358,8 +431,10 @@ def _refuse_running(folder: Folder) -> None:
     """Reject a folder whose control plane runs; clean up after one that has ended."""
     if not folder.state.exists():
         return
-    if load(folder).alive():
+    state = load(folder)
+    if state.alive():
         raise FolderError(f"already running in {folder.root}: stop it with {stop_command(folder)}")
+    fleet.end(state)
     folder.clear()
 
 

@@ -24,6 +24,7 @@ ETCD_PEER = "etcd-peer"
 NODE_LEASE_S = 40
 SERVICE_RANGE = "10.96.0.0/16"
 FIRST_SERVICE_ADDRESS = "10.96.0.1"
+METRIC_RESOLUTION_S = 10  # the shortest that metrics-server accepts
 ISSUER = "https://kubernetes.default.svc"
 
 
@@ -34,6 +35,7 @@ class Site:
     box: Toolbox
     folder: Folder
     ports: Mapping[str, int]
+    metric_resolution_s: int = METRIC_RESOLUTION_S
     pod_groups: bool = False
     """Whether Kubernetes serves and schedules PodGroups, which its gates turn off by default."""
 
@@ -165,8 +167,8 @@ def metrics_server(site: Site) -> list[str]:
         "--kubelet-insecure-tls",
         "--kubelet-preferred-address-types=InternalIP",
         "--kubelet-use-node-status-port",
-        # The shortest resolution it accepts; it must exceed the timeout.
-        "--metric-resolution=10s",
+        # It must exceed the timeout.
+        f"--metric-resolution={site.metric_resolution_s}s",
         "--kubelet-request-timeout=3s",
     ]
 

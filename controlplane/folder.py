@@ -56,6 +56,11 @@ class Folder:
         return self.kubeconfigs / "admin.kubeconfig"
 
     @property
+    def nodes(self) -> Path:
+        """The files of real nodes."""
+        return self.root / "nodes"
+
+    @property
     def scheduler_config(self) -> Path:
         return self.root / "scheduler-config.yaml"
 
@@ -79,7 +84,7 @@ class Folder:
 
     def clear(self) -> None:
         """Delete everything but the logs."""
-        for path in (self.pki, self.etcd, self.kubeconfigs, self.home):
+        for path in (self.pki, self.etcd, self.kubeconfigs, self.home, self.nodes):
             shutil.rmtree(path, ignore_errors=True)
         # The state last, so that an interrupted `clear` can be repeated.
         for path in (self.scheduler_config, self.state.with_suffix(".new"), self.state):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from controlplane.api import Api, Json
+from controlplane.errors import ConfigError
 
 CPU = "8"
 MEMORY = "32Gi"
@@ -24,6 +25,22 @@ class NodeSpec:
     pods: int = PODS
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: Sequence[Mapping[str, str]] = ()
+
+
+def milli(text: str) -> int:
+    """Read a quantity of CPU: cores, or thousandths of one."""
+    try:
+        return int(text[:-1]) if text.endswith("m") else int(float(text) * 1000)
+    except ValueError:
+        raise ConfigError(f"{text!r} is not a quantity of CPU, for example 500m or 2") from None
+
+
+def bytes_of(text: str) -> int:
+    """Read a quantity of memory in Mi or Gi."""
+    unit = {"Mi": 1 << 20, "Gi": 1 << 30}.get(text[-2:])
+    if unit is None or not text[:-2].isdecimal():
+        raise ConfigError(f"{text!r} is not a quantity of memory, for example 512Mi or 2Gi")
+    return int(text[:-2]) * unit
 
 
 def manifest(name: str, spec: NodeSpec, *, zone: str | None = None) -> Json:
@@ -108,10 +125,11 @@ def _labels(name: str, zone: str | None) -> dict[str, str]:
 
 
 def _takes_pods(node: Json, untainted: bool) -> bool:
-    return _is_ready(node) and not (untainted and _is_tainted(node))
+    return is_ready(node) and not (untainted and _is_tainted(node))
 
 
-def _is_ready(node: Json) -> bool:
+def is_ready(node: Json) -> bool:
+    """Return whether a kubelet says that its node is Ready."""
     conditions = node["status"].get("conditions", [])
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 

@@ -24,6 +24,8 @@ class State:
     ports: dict[str, int]
     commands: dict[str, Argv] = field(default_factory=dict)
     processes: dict[str, Process] = field(default_factory=dict)
+    cgroups: list[str] = field(default_factory=list)
+    """The folders of real nodes in the cgroup hierarchies; all their processes are in them."""
 
     def alive(self) -> list[str]:
         """Return the components that run."""
@@ -49,6 +51,7 @@ def load(folder: Folder) -> State:
             ports=raw["ports"],
             commands={name: tuple(argv) for name, argv in raw["commands"].items()},
             processes={name: Process(**fields) for name, fields in raw["processes"].items()},
+            cgroups=raw.get("cgroups", []),
         )
     except (FileNotFoundError, NotADirectoryError):
         raise FolderError(f"no control plane in {folder.root}") from None

@@ -19,7 +19,7 @@ from typing import Any, TypeVar, overload
 
 import yaml
 
-from common.api.contract import API_VERSION, MAINTENANCE_LABEL
+from common.api.contract import API_VERSION, CORDONED_BY, MAINTENANCE_LABEL
 from common.clock import SYSTEM
 from common.kube.client import KubeClient, connect
 from controlplane import kubeconfig, nodes
@@ -312,7 +312,20 @@ class Cluster:
     def _delete_nodes(self) -> None:
         api = self.control_plane.api
         found = api.get("/api/v1/nodes")["items"]
+        if self.control_plane.cgroups:
+            self._restore_nodes([node["metadata"]["name"] for node in found])
+            return
         api.delete_all(f"/api/v1/nodes/{node['metadata']['name']}" for node in found)
+
+    def _restore_nodes(self, names: Sequence[str]) -> None:
+        """Make real nodes usable again: a kubelet does not register a second time."""
+        body = {
+            "metadata": {"labels": {MAINTENANCE_LABEL: None}, "annotations": {CORDONED_BY: None}},
+            "spec": {"unschedulable": None},
+        }
+        for name in names:
+            path = f"/api/v1/nodes/{name}"
+            self.control_plane.api.request("PATCH", path, body, content_type=MERGE)
 
 
 def _roles(file: Path) -> list[Json]:

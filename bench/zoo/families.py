@@ -26,6 +26,7 @@ from bench.zoo.drawing import (
 )
 from bench.zoo.hard_families import HARD_FAMILIES
 from bench.zoo.model import HOST, MAINTENANCE, ZONE
+from bench.zoo.odd_families import ODD_FAMILIES
 
 Family = Callable[[random.Random], ZooCluster]
 
@@ -414,6 +415,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
         drained,
         priorities,
         *HARD_FAMILIES,
+        *ODD_FAMILIES,
     )
 }
 

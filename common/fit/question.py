@@ -21,6 +21,8 @@ from common.fit import predicates
 from common.fit.candidate import Candidate
 from common.fit.index import FitIndex
 from common.fit.index.arrays import Flags
+from common.fit.predicates.base import Predicate
+from common.fit.predicates.resources import RESOURCES
 from common.fit.rejections import NONE, Rejections
 
 if TYPE_CHECKING:
@@ -69,18 +71,20 @@ class Question:
         found = self.world.snapshot.namespaces.get(self.pod.namespace)
         return found.labels if found is not None else EMPTY
 
-    def mask(self) -> Flags:
-        """Return the rows of the nodes that can take the pod."""
+    def mask(self, *, room_aside: bool = False) -> Flags:
+        """Return the rows of the nodes that can take the pod, or could if they had room."""
         index = self.seek()
         mask = index.facts.alive.copy()
-        for predicate in predicates.PREDICATES:
+        # Requests of nothing are not enough: a node may lack a place for one more pod.
+        judged = [p for p in predicates.PREDICATES if not (room_aside and p is RESOURCES)]
+        for predicate in judged:
             allowed = predicate.allow(self)
             if allowed is not None:
                 mask &= allowed
         for name, nominated in self._nominated().items():
             row = index.facts.row_of.get(name)
             if row is not None and mask[row]:
-                mask[row] = not self._rejections(row, nominated, first=True)
+                mask[row] = not self._rejections(row, nominated, judged, first=True)
         return mask
 
     def feasible(self) -> tuple[NodeName, ...]:
@@ -93,15 +97,23 @@ class Question:
         """Return all reasons against a node, or as the scheduler does, the first plugin's."""
         row = self.seek().facts.row_of[name]
         nominated = self._nominated().get(name, ())
-        found = self._rejections(row, nominated, first=first) if nominated else NONE
-        return found or self._rejections(row, (), first=first)
+        judged = predicates.PREDICATES
+        found = self._rejections(row, nominated, judged, first=first) if nominated else NONE
+        return found or self._rejections(row, (), judged, first=first)
 
-    def _rejections(self, row: int, nominated: tuple[PodRecord, ...], *, first: bool) -> Rejections:
+    def _rejections(
+        self,
+        row: int,
+        nominated: tuple[PodRecord, ...],
+        judged: Iterable[Predicate],
+        *,
+        first: bool,
+    ) -> Rejections:
         node = self.index.facts.nodes[row]
         assert node is not None
         info = NodeInfo(row, node, nominated)
         found: Rejections = ()
-        for predicate in predicates.PREDICATES:
+        for predicate in judged:
             found += predicate.reject(self, info)
             if found and first:
                 break

@@ -40,9 +40,9 @@ class World:
         """Return the nodes that can take a pod, by name."""
         return self.ask(pod).feasible()
 
-    def mask(self, pod: Candidate) -> Flags:
-        """Return the rows of the nodes that can take a pod."""
-        return self.ask(pod).mask()
+    def mask(self, pod: Candidate, *, room_aside: bool = False) -> Flags:
+        """Return the rows of the nodes that can take a pod, or could if they had room."""
+        return self.ask(pod).mask(room_aside=room_aside)
 
     def fits(self, pod: Candidate, node: NodeName) -> bool:
         """Tell whether a node can take a pod."""

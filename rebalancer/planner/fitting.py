@@ -252,7 +252,7 @@ class Fitting:
             disks=(),
         )
         alone = msgspec.structs.replace(self.candidate(m), shape=bare, labels={})
-        found: Flags = self.world.mask(alone)[self._rows]
+        found: Flags = self.world.mask(alone, room_aside=True)[self._rows]
         claims = tuple(self._volumes(m, shape))
         if claims:
             mounted = msgspec.structs.replace(bare, claims=claims)
@@ -282,7 +282,7 @@ class Fitting:
         soft = any(not constraint.hard for constraint in self.candidate(m).shape.spread)
         today = self._skews_today(m) if soft else ()
         question = world.ask(self._unburdened(m))
-        fits = question.mask()[self._rows]
+        fits = question.mask(room_aside=True)[self._rows]
         home = int(self._rows[m.row])
         unspoiled = no_worse(question, home, today)[self._rows] if soft else None
         return fits if later is None else fits & self._ask(later, m), unspoiled
@@ -369,7 +369,7 @@ class Fitting:
         return (m.group, id(m.pod.shape), id(m.pod.labels)) if alike else m.pod.uid
 
     def _ask(self, world: World, m: Movable) -> Flags:
-        mask: Flags = world.mask(self._unburdened(m))[self._rows]
+        mask: Flags = world.mask(self._unburdened(m), room_aside=True)[self._rows]
         return mask
 
     def _unburdened(self, m: Movable) -> Candidate:

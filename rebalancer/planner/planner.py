@@ -89,6 +89,7 @@ class _Planning:
 
     def _prolonged(self, chosen: Chosen) -> Chosen:
         """Plan on from the result until the next cycle would add nothing."""
+        seen = [chosen]
         for _ in range(ROUNDS):
             if not chosen.chains or not self._evaluations.enough:
                 break
@@ -105,6 +106,12 @@ class _Planning:
             self._evaluations.spend(later._evaluations.spent)
             if longer is None:
                 break
+            circle = [c for c in seen if c.targets == longer.targets]
+            if circle:
+                # What one goal wants another undoes: none of these plans is final, so the
+                # one with the fewest evictions is the best of them.
+                return min(seen[seen.index(circle[0]) :], key=lambda c: len(c.steps))
+            seen.append(longer)
             chosen = longer
         return chosen
 

@@ -47,6 +47,10 @@ class Chosen:
     def steps(self) -> list[Step]:
         return [step for chain in self.chains for step in chain]
 
+    @property
+    def targets(self) -> dict[Movable, int]:
+        return {step.m: step.row for step in self.steps}
+
 
 @dataclass(slots=True)
 class Marks:

@@ -32,6 +32,11 @@ class Pipeline:
 
     resolution_s: float = 15.0
     lag_s: tuple[float, float] = (1.0, 10.0)
+    pod_delay_s: tuple[float, float] = (0.0, 0.0)
+    """How long before the end of its node's window that of a pod ends.
+
+    A kubelet reads every cgroup at its own moment, up to 17 s apart (docs/results.md).
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +159,7 @@ class MetricsServer:
         span_s = end_s - begin_s
         cpu = kubelet.overhead.cpu(begin_s, end_s, 0.0)
         memory = kubelet.overhead.memory(end_s, 0.0)
-        pods = []
+        pods: list[PodReading] = []
         for pod in (*kubelet.pods.values(), *kubelet.left):
             if pod.started_s is None:
                 continue
@@ -163,18 +168,27 @@ class MetricsServer:
             used = pod.load.cpu(first, last, pod.started_s) if last > first else 0.0
             cpu += used * max(0.0, last - first) / span_s
             if pod.ended_s is None:
-                held = pod.load.memory(end_s, pod.started_s)
-                memory += held
-                if pod.started_s <= begin_s or end_s - pod.started_s >= _YOUNGEST_S:
-                    pods.append(self._pod_reading(pod, used, held, last - first))
+                memory += pod.load.memory(end_s, pod.started_s)
+                pods += self._pod_readings(pod, pod.started_s, begin_s, end_s)
         return NodeReading(self._reading(cpu, memory, span_s), tuple(pods))
 
-    def _pod_reading(self, pod: RunningPod, cpu: float, memory: float, span_s: float) -> PodReading:
-        return PodReading(pod.record, pod.containers, self._reading(cpu, memory, span_s))
+    def _pod_readings(
+        self, pod: RunningPod, started_s: float, begin_s: float, end_s: float
+    ) -> Iterator[PodReading]:
+        """Yield the measurement of a pod, in its own window; a young pod has none."""
+        span = self.pipeline.pod_delay_s
+        delay_s = self._context.rng.between(*span, "window", pod.record.uid) if any(span) else 0.0
+        first_s, last_s = max(begin_s - delay_s, started_s), end_s - delay_s
+        if started_s > begin_s - delay_s and last_s - started_s < _YOUNGEST_S:
+            return
+        cpu, memory = pod.load.cpu(first_s, last_s, started_s), pod.load.memory(last_s, started_s)
+        reading = self._reading(cpu, memory, last_s - first_s, delay_s)
+        yield PodReading(pod.record, pod.containers, reading)
 
-    def _reading(self, cpu: float, memory: float, span_s: float) -> Reading:
+    def _reading(self, cpu: float, memory: float, span_s: float, ago_s: float = 0.0) -> Reading:
         time_scale = self._context.time_scale
-        return Reading(cpu, memory, time_scale.clock.now(), time_scale.real_s(span_s))
+        end = time_scale.clock.now() - time_scale.real_s(ago_s)
+        return Reading(cpu, memory, end, time_scale.real_s(span_s))
 
     def is_registered(self) -> bool:
         """Return whether it is installed."""

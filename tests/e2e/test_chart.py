@@ -20,7 +20,7 @@ from common.config import (
     load_config,
     load_settings_hash,
 )
-from controlplane.build import build
+from controlplane.build import TOOLS, build
 from tests.e2e.chart_release import Release
 from tests.e2e.chart_values import (
     ACT,
@@ -55,13 +55,13 @@ from tests.support.deploy.containers import lasting
 
 @pytest.fixture
 def tools(tmp_path: Path) -> Tools:
-    return Tools(build(tools=True), tmp_path)
+    return Tools(build(extras=TOOLS), tmp_path)
 
 
 @pytest.fixture
 async def release(cluster: Cluster, tmp_path: Path) -> AsyncIterator[Release]:
     """A cluster with the Prometheus Operator's kinds; nothing of a release is left in it."""
-    made = Release(cluster, Tools(build(tools=True), tmp_path, cluster.kubeconfig))
+    made = Release(cluster, Tools(build(extras=TOOLS), tmp_path, cluster.kubeconfig))
     async with made.alone():
         yield made
 

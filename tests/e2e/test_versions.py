@@ -14,7 +14,7 @@ from collections.abc import Iterable
 import pytest
 import yaml
 
-from controlplane.build import build
+from controlplane.build import TOOLS, build
 from controlplane.openapi import descriptions
 from controlplane.releases import RELEASES, Release
 from tests.e2e.chart_values import CHART_ONLY, COMBINATIONS, PAGE
@@ -38,7 +38,7 @@ def description(release: Release) -> Description:
 
 @pytest.fixture(scope="module")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Tools:
-    return Tools(build(tools=True), tmp_path_factory.mktemp("versions"))
+    return Tools(build(extras=TOOLS), tmp_path_factory.mktemp("versions"))
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,15 @@ from pathlib import Path
 import pytest
 
 from controlplane import build as building
-from controlplane.build import BINARIES, IDLE_USE, KWOK, KWOK_STAGES, build, toolbox
+from controlplane.build import (
+    BINARIES,
+    IDLE_USE,
+    KWOK,
+    KWOK_STAGES,
+    NODE_PARTS,
+    build,
+    toolbox,
+)
 from controlplane.errors import BuildError
 from controlplane.releases import CHOICE, DEFAULT, find_release
 
@@ -188,6 +196,17 @@ def test_another_release_is_built_in_a_folder_of_its_own_with_its_own_settings(
         "v3", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl",
     ]  # fmt: skip
     assert older.binary("kwok").samefile(shipped.binary("kwok"))
+
+
+def test_real_nodes_of_another_release_compile_its_kubelet_only(go: Go) -> None:
+    shipped = build(lambda line: None, extras=NODE_PARTS)
+    older = build(lambda line: None, release=find_release("1.34"))
+    before = len(go.compiled())
+    build(lambda line: None, extras=NODE_PARTS, release=older.release)
+    assert [line.rsplit("/", 1)[-1] for line in go.compiled()[before:]] == ["kubelet"]
+    assert older.tool("kubelet").parent.name == "v1.34.10"
+    assert shipped.tool("kubelet").parent.name == DEFAULT.kubernetes
+    assert older.missing_extras(NODE_PARTS) == []
 
 
 def test_the_environment_chooses_the_release(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from common.api.migrations import Purpose
 from common.cluster.records import NodeName, PodRecord, PodUid
 from common.cluster.resources import NOTHING, Resources
 from common.fit import Arrive, Change, FitIndex, Leave, Terminate, World, replacement
+from common.load import NodeLoad
 from rebalancer.goals import Ceiling, Empty
 from rebalancer.planner import Demand, Move, Plan
 
@@ -23,6 +24,8 @@ HOST = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
 SLACK = 1e-3
 """Points of utilisation that rounding may cost."""
+
+_ALL_OF_IT = Ceiling(100.0, 100.0)
 
 Levels = dict[NodeName, list[float]]
 Place = Callable[[NodeName], str]
@@ -84,7 +87,7 @@ class Replay:
         if target in refused or target in self.emptied:
             yield f"{move.pod} goes to {target}, which takes nobody"
         level = self.level(target, [*self.arrived[target], move], needs)
-        ceiling = self.parts.ceilings[target]
+        ceiling = self.parts.ceilings[target] if self._known(target) else _ALL_OF_IT
         if target == move.target and self._leaves_later(target, move):
             ceiling = ceiling.transient()
         if _above(level, ceiling):
@@ -97,11 +100,26 @@ class Replay:
     def level(
         self, node: NodeName, arrivals: Sequence[Move], gone: Sequence[PodUid]
     ) -> tuple[float, float]:
-        load, offered = self.demand.cluster.load.nodes[node], self.snapshot.nodes[node].node
+        load, offered = self._believed(node), self.snapshot.nodes[node].node
         left = [self.done[uid] for uid in gone]
         cpu = load.cpu_milli + sum(m.cpu_milli for m in arrivals) - sum(m.cpu_milli for m in left)
         mem = load.mem_bytes + sum(m.mem_bytes for m in arrivals) - sum(m.mem_bytes for m in left)
         return 100 * cpu / offered.allocatable.cpu_milli, 100 * mem / offered.allocatable.mem_bytes
+
+    def _known(self, node: NodeName) -> bool:
+        return self.demand.cluster.load.nodes[node].known
+
+    def _believed(self, node: NodeName) -> Resources | NodeLoad:
+        """Return the load of a node; where it is not known, what its pods request.
+
+        Only nodes that are emptied may send pods there, and requests may use all of it.
+        """
+        if self._known(node):
+            return self.demand.cluster.load.nodes[node]
+        asked = [pod.shape.requests for pod in self.snapshot.nodes[node].pods.values()]
+        return Resources(
+            cpu_milli=sum(a.cpu_milli for a in asked), mem_bytes=sum(a.mem_bytes for a in asked)
+        )
 
     def make(self, move: Move) -> None:
         pod = self.snapshot.pods[move.uid]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.build import BINARIES, HELM, Toolbox, build, toolbox
+from controlplane.build import BINARIES, HELM, TOOLS, Toolbox, build, toolbox
 
 GO = """#!/bin/sh
 echo "$*" >> "$FAKE/calls"
@@ -48,7 +48,7 @@ def test_nothing_is_built_for_those_who_need_no_tool(box: Toolbox, tmp_path: Pat
 
 def test_a_tool_is_built_once_for_those_who_do(box: Toolbox, tmp_path: Path) -> None:
     for _ in range(2):
-        assert build(lambda line: None, tools=True).tool("helm").read_text() == "whole"
+        assert build(lambda line: None, extras=TOOLS).tool("helm").read_text() == "whole"
     assert installed(tmp_path) == [f"helm.sh/helm/v4/cmd/helm@{HELM}"]
 
 

@@ -238,3 +238,25 @@ def test_maintenance_piles_replicas_up_only_as_the_last_resort() -> None:
     plan = world.plan(judged=everything_moves)
     assert [(m.pod, m.target) for m in plan.moves] == [("default/web-0", "n2")]
     assert "last resort" in plan.moves[0].message
+
+
+def test_a_pod_leaves_a_node_that_has_load_to_spare_and_no_place_for_another_pod() -> None:
+    """The node with room for the large pod runs as many pods as it may; one of them moves on."""
+    world = PlannerWorld(config={"enabledStrategies": ["ResourceOptimization"]})
+    world.node("full", pods=2)
+    world.node("hot")
+    world.node("other")
+    world.pod("small", "full", 10.0, asks=1.0)
+    world.pod("there", "full", 30.0, asks=1.0)
+    for name in "abc":
+        world.pod(name, "hot", 30.0, asks=1.0)
+    world.pod("rest", "other", 68.0, asks=1.0)
+    demand = world.demand(judged=everything_moves)
+    plan = make_plan(demand)
+    assert plan.unmet == ()
+    assert [(move.source, move.target) for move in plan.moves] == [
+        ("full", "other"),
+        ("hot", "full"),
+    ]
+    assert plan.lower_bound.evictions <= 2
+    assert faults(demand, plan) == []

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,13 +16,16 @@ from common.fit import FitIndex, World
 from rebalancer.planner import Demand, Plan, make_plan
 from rebalancer.strategies import ClusterView
 from tests.support.oracles.plan_checker import faults
-from tests.support.worlds.planner import demand_of
+from tests.support.worlds.planner import PlannerWorld, demand_of
 from tests.support.worlds.planner_dice import random_world
 
 seeds = st.integers(0, 10**6)
 
 
 @example(385048)
+@example(222336)  # a drain to a node whose load is not known
+@example(118966)
+@example(990987)
 @given(seeds)
 @settings(max_examples=60)
 def test_no_step_of_a_plan_breaks_fit_ceiling_budget_or_limit(seed: int) -> None:
@@ -37,6 +41,7 @@ def test_no_plan_needs_fewer_evictions_than_its_bound(seed: int) -> None:
 
 
 @example(650929)
+@example(297585)  # CPU and memory want a pod in opposite places
 @given(seeds)
 @settings(max_examples=40)
 def test_a_second_plan_on_the_result_is_empty(seed: int) -> None:
@@ -46,6 +51,74 @@ def test_a_second_plan_on_the_result_is_empty(seed: int) -> None:
     if not first.unmet and set(second.goals) <= set(first.goals):
         assert second.moves == ()
     assert _returning(first, second) == []
+
+
+def test_a_plan_moves_no_pod_that_its_own_result_would_bring_back() -> None:
+    """CPU wants `last` on the large node, memory wants it back, and neither goal is met."""
+    world = opposite_goals()
+    first = world.plan()
+    assert first.unmet
+    assert [move.pod for move in first.moves] == ["default/memory", "default/both"]
+    second = world.after(first).plan()
+    assert _returning(first, second) == []
+
+
+def opposite_goals() -> PlannerWorld:
+    world = PlannerWorld(
+        config={
+            "enabledStrategies": ["LoadBalancing"],
+            "memoryThreshold": 70.0,
+            "imbalanceThreshold": 10.0,
+            "minGain": 0.0,
+            "fillLowNodes": "always",
+        }
+    )
+    prefer = [{"key": "team", "effect": "PreferNoSchedule"}]
+    world.node("n0", zone="z0", pods=4, taints=prefer)
+    world.node("n1", zone="z1", size=2.0)
+    world.node("n2", zone="z0", pods=4, taints=prefer, unschedulable=True)
+    anywhere = {"tolerations": [{"operator": "Exists"}]}
+    even = {
+        "maxSkew": 1,
+        "topologyKey": "topology.kubernetes.io/zone",
+        "labelSelector": {"matchLabels": {"app": "even"}},
+        "whenUnsatisfiable": "DoNotSchedule",
+    }
+    apart = {"topologySpreadConstraints": [even]}
+    of_even: dict[str, Any] = {"owner": "even", "kind": "StatefulSet", "replicas": 2}
+    world.pod("both", "n0", (28.5, 32.8), asks=(24.3, 27.5), spec=apart, **of_even)
+    world.pod("stays", "n0", (22.2, 16.7), asks=(24.3, 27.5), spec=apart, **of_even)
+    world.pod(
+        "memory", "n0", (7.9, 32.9), owner="one", replicas=1, asks=(26.5, 22.3), spec=anywhere
+    )
+    three: dict[str, Any] = {"owner": "three", "asks": (1.9, 14.3), "spec": anywhere}
+    world.pod("last", "n0", (4.0, 3.2), **three)
+    world.pod("first", "n1", (22.8, 32.4), **three)
+    world.pod("second", "n2", (2.2, 32.2), **three)
+    bare: dict[str, Any] = {"kind": "none", "asks": (27.4, 27.3)}
+    world.pod("bare-0", "n0", (7.3, 8.6), **bare)
+    world.pod("bare-1", "n0", (14.1, 6.4), **bare)
+    world.pod("cordoned-0", "n2", (27.1, 12.0), kind="none", asks=(2.9, 28.7))
+    world.pod("cordoned-1", "n2", (21.8, 9.8), kind="none", asks=(2.9, 28.7))
+    return world
+
+
+@pytest.mark.parametrize(
+    ("asked", "targets"), [((30.0, 30.0), ["dark"]), ((30.0, 85.0), [])], ids=["fits", "too full"]
+)
+def test_a_drain_fills_a_node_of_unknown_load_by_its_requests(
+    asked: tuple[float, float], targets: list[str]
+) -> None:
+    """Its pods use more than the ceiling, but no sample says so: requests decide, up to 100 %."""
+    world = PlannerWorld(config={"enabledStrategies": ["NodeMaintenance"], "cpuThreshold": 60.0})
+    world.node("drained", maintenance=True)
+    world.node("dark", measured=False)
+    world.pod("there", "dark", (70.0, 70.0), owner="other", asks=asked)
+    world.pod("goes", "drained", 20.0, asks=1.0)
+    demand = world.demand()
+    plan = make_plan(demand)
+    assert [move.target for move in plan.moves] == targets
+    assert faults(demand, plan) == []
 
 
 @pytest.mark.parametrize(

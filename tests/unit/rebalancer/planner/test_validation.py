@@ -269,6 +269,7 @@ def test_looking_again_at_the_same_finds_the_same_needed(seed: int) -> None:
 
 
 @given(seeds)
+@example(2323)  # a drain to a node whose load is not known
 @settings(max_examples=40)
 def test_no_step_of_what_is_left_breaks_fit_ceiling_or_limit(seed: int) -> None:
     world = random_world(seed)
