@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 
 from bench.zoo.cluster import ZooCluster
@@ -13,6 +15,7 @@ from common.cluster.records import NodeName
 from common.config import RebalancerConfiguration
 from common.load import LoadTracker
 from common.usage.source import Sample, Usage
+from rebalancer.highs.solve import solve
 from rebalancer.planner import Demand, make_plan
 from rebalancer.report import as_json
 from tests.support.worlds.planner import NOW_S, demand_of, view_of
@@ -32,8 +35,9 @@ def zoo_demand(cluster: ZooCluster) -> Demand:
 
 
 def zoo_plan(cluster: ZooCluster) -> Planned:
-    """Return the plan as the program would print it."""
-    return Planned(msgspec.json.decode(as_json(make_plan(zoo_demand(cluster)))), 0.0)
+    """Return the plan as the program would print it, with its solver in this process."""
+    plan = make_plan(replace(zoo_demand(cluster), solve=solve))
+    return Planned(msgspec.json.decode(as_json(plan)), 0.0)
 
 
 def _sample(cluster: ZooCluster) -> Sample:
