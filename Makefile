@@ -52,9 +52,12 @@ test: $(READY) ## Run the unit, integration and fault tests in parallel (SEED=n 
 browser: $(READY) ## Run the tests of the console in Chromium
 	@$(PYTEST) -p no:xdist --durations=10 tests/browser
 
-e2e: $(READY) go-present prometheus-present ## Run the tests on a real control plane, one seed per scenario
+# Two control planes: the tests wait for kubelets, leases and samples most of the time.
+E2E := $(PYTEST) -n 2 --dist loadfile
+
+e2e: $(READY) go-present prometheus-present ## Run the tests on two real control planes, one seed per scenario
 	@$(BIN)/python -m controlplane build
-	@$(PYTEST) -p no:xdist --durations=10 -rs -m "not e2e_real" tests/e2e tests/conformance
+	@$(E2E) --durations=10 -rs -m "not e2e_real" tests/e2e tests/conformance
 
 e2e-real: $(READY) go-present ## Run all tests on real kubelets, containerd and runc (needs root)
 	@$(BIN)/python -m controlplane build --real-nodes
@@ -62,7 +65,7 @@ e2e-real: $(READY) go-present ## Run all tests on real kubelets, containerd and 
 
 e2e-full: $(READY) go-present prometheus-present ## Run the same tests with all seeds (SEEDS=6,7,8 selects others)
 	@$(BIN)/python -m controlplane build
-	@$(PYTEST) -p no:xdist --durations=10 -rs -m "not e2e_real" --all-seeds $(if $(SEEDS),--seeds $(SEEDS)) tests/e2e tests/conformance
+	@$(E2E) --durations=10 -rs -m "not e2e_real" --all-seeds $(if $(SEEDS),--seeds $(SEEDS)) tests/e2e tests/conformance
 
 fresh: ## Run `make demo` and `make test` in a fresh clone with an empty home, and print the times
 	@.ci/fresh

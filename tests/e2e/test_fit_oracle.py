@@ -39,6 +39,7 @@ from tests.support.oracles.fit import (
     write_config,
 )
 from tests.support.oracles.fit_stand import FitStand, bare_control_plane
+from tests.support.stands.control_plane import Say
 from tests.support.worlds.fit_cases import random_case, softened
 from tests.support.worlds.fit_dice import ClusterCase, readable
 from tests.support.worlds.fit_records import FIT, SCORES, Scores, Verdicts, keep
@@ -68,13 +69,12 @@ def thorough(request: pytest.FixtureRequest) -> bool:
 
 
 async def test_finds_the_nodes_that_kube_scheduler_finds(
-    judge: ControlPlane, tmp_path: Path, capsys: pytest.CaptureFixture[str], thorough: bool
+    judge: ControlPlane, tmp_path: Path, say: Say, thorough: bool
 ) -> None:
     first, figures = first_seed(), Figures()
     verdicts: Verdicts = {}
     count = clusters(CLUSTERS_FOR_FIGURES if thorough else CLUSTERS)
-    with capsys.disabled():
-        print(f"\nEVENKEEL_FIT_SEED={first}, {count} clusters")
+    say(f"EVENKEEL_FIT_SEED={first}, {count} clusters")
     async with extender() as (recorder, url), admin(judge) as client:
         judge.configure_scheduler(write_config(tmp_path, FILTERING), extender_url=url)
         oracle = FitOracle(FitStand(client), recorder)
@@ -85,8 +85,7 @@ async def test_finds_the_nodes_that_kube_scheduler_finds(
                 figures.count(opinion)
                 verdicts.setdefault(str(seed), {})[opinion.name] = sorted(opinion.ours)
     keep(FIT, verdicts)
-    with capsys.disabled():
-        print(figures)
+    say(str(figures))
     if thorough:
         assert figures.share_partial >= SMALLEST_SHARE
         assert min(figures.sole[family] for family in FAMILIES) >= FEWEST_REFUSALS

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""pytest on the real control plane: one for the whole run, one test at a time.
+"""pytest on the real control plane: one for each worker, which runs one test at a time.
 
 The conftest files of `tests/e2e` and `tests/conformance` import the names in
 `__all__`. The control plane hangs on pytest's configuration, not on a fixture's scope, so
@@ -27,6 +27,7 @@ __all__ = (
     "pytest_generate_tests",
     "pytest_make_collect_report",
     "pytest_runtest_makereport",
+    "pytest_terminal_summary",
     "say",
 )
 
@@ -35,6 +36,8 @@ SEEDS = (1, 2, 3, 4, 5)
 Say = Callable[[str], None]
 
 _CONTROL_PLANE = pytest.StashKey[ControlPlane]()
+_SUMMARIZED = pytest.StashKey[bool]()
+_FIGURE = "figure"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -85,13 +88,30 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
     return report
 
 
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Print the figures of all tests, also of those that ran in another process."""
+    if config.stash.get(_SUMMARIZED, False):
+        return  # the other folder's conftest has done it
+    config.stash[_SUMMARIZED] = True
+    reports = (r for found in terminalreporter.stats.values() for r in found)
+    ended = [r for r in reports if getattr(r, "when", "") == "teardown" and r.user_properties]
+    if ended:
+        terminalreporter.section("figures")
+    for report in ended:
+        terminalreporter.write_line(report.nodeid)
+        for name, line in report.user_properties:
+            if name == _FIGURE:
+                terminalreporter.write_line(f"    {line}")
+
+
 @pytest.fixture
-def say(capsys: pytest.CaptureFixture[str]) -> Say:
-    """Print figures for people, whatever pytest captures."""
+def say(request: pytest.FixtureRequest) -> Say:
+    """Print figures for people in the summary of the run."""
 
     def speak(line: str) -> None:
-        with capsys.disabled():
-            print(f"\n    {line}", end="", flush=True)
+        request.node.user_properties.append((_FIGURE, line))
 
     return speak
 
