@@ -23,6 +23,7 @@ from typing import Final, NamedTuple, TypeGuard
 import msgspec
 import structlog
 
+from common.api.contract import kept_empty
 from common.api.migrations import Purpose
 from common.cluster.records import NodeName, PodRecord, PodUid
 from common.config import RebalancerConfiguration
@@ -82,7 +83,7 @@ class Decider:
         with self._new_index_after_failure():
             demand = self._demand(belief, as_if_done(belief), now_s, at_once=at_once)
             plan, waiting = self._planned(demand), demand.assessment.waiting
-        for name in set(demand.assessment.kept_empty).difference(plan.kept_empty):
+        for name in given_up(demand, plan):
             self._not_emptied[name] = now_s
         notes = (*_usage_notes(belief), *plan.notes, *(each.message for each in waiting))
         made = msgspec.structs.replace(plan, notes=notes, source=belief.source)
@@ -157,7 +158,7 @@ class Decider:
     def observe(self, belief: Belief, now_s: float) -> None:
         """Count which goals this sample breaks, without a plan."""
         with self._new_index_after_failure():
-            self._demand(belief, as_if_done(belief), now_s, at_once=False)
+            self._demand(belief, as_if_done(belief), now_s, at_once=False, chooses=False)
 
     def demand(self, belief: Belief, now_s: float) -> Demand:
         """Return what a plan would be made of now, for explaining it."""
@@ -173,14 +174,22 @@ class Decider:
     ) -> Revalidated:
         """Return the chains that still hold; counts of observations stay as they are."""
         with self._new_index_after_failure():
-            demand = self._demand(belief, belief.load, now_s, at_once=True)
+            demand = self._demand(belief, belief.load, now_s, at_once=True, chooses=False)
             return revalidate(chains, demand, objections)
 
     def moved(self, nodes: Iterable[NodeName]) -> None:
         """Start counting again for nodes that pods were moved away from or onto."""
         self._assessor.moved(frozenset(nodes))
 
-    def _demand(self, belief: Belief, load: LoadView, now_s: float, *, at_once: bool) -> Demand:
+    def _demand(
+        self,
+        belief: Belief,
+        load: LoadView,
+        now_s: float,
+        *,
+        at_once: bool,
+        chooses: bool = True,
+    ) -> Demand:
         config, snapshot = self._config, belief.snapshot
         world = World(snapshot, self._index)
         recent = {n: s for n, s in self._not_emptied.items() if now_s - s < NOT_EMPTIED_S}
@@ -193,6 +202,7 @@ class Decider:
             world,
             self._pending_times,
             not_emptied=frozenset(recent),
+            consolidates=chooses,
         )
         history = move_history(snapshot.migrations.values())
         context = Context.of(snapshot, config, now_s=now_s, history=history, load=load)
@@ -212,6 +222,13 @@ class Decider:
             surges=_surges(context),
             fingerprints=self._fingerprints,
         )
+
+
+def given_up(demand: Demand, plan: Plan) -> set[NodeName]:
+    """Return the nodes that were to be emptied, before this plan or in it, and no longer are."""
+    nodes = demand.cluster.snapshot.nodes
+    marked = {name for name in nodes if kept_empty(nodes[name].node.annotations)}
+    return marked.union(demand.assessment.kept_empty).difference(plan.kept_empty)
 
 
 def _drains(goal: Goal) -> TypeGuard[Empty]:

@@ -41,6 +41,7 @@ def demand_after(demand: Demand, goes: Mapping[PodUid, NodeName], evaluations: i
         world=world,
         pending_times=pending_times,
         consolidated=frozenset(demand.assessment.kept_empty),
+        consolidates=False,
     )
     found = Assessor(cluster.config).assess(
         after,

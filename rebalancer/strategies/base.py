@@ -61,6 +61,8 @@ class ClusterView:
     """Nodes that a plan in the making empties, besides those that are marked."""
     not_emptied: frozenset[NodeName] = frozenset()
     """Nodes that no plan could empty whole a short while ago."""
+    consolidates: bool = True
+    """Whether further nodes are chosen to be emptied; the choice is costly."""
     rules: ClusterRules = field(init=False, repr=False)
     """What holds for each node and pod at this moment."""
     settling: frozenset[NodeName] = field(init=False, repr=False)

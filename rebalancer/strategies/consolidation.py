@@ -25,6 +25,7 @@ from rebalancer.strategies.base import ClusterView, Consolidated, Participation,
 from rebalancer.strategies.consolidation_choice import choose
 from rebalancer.strategies.consolidation_survey import (
     CANDIDATES,
+    PODS,
     Market,
     Surveyed,
     costs,
@@ -44,6 +45,8 @@ ROUNDS: Final = 3
 _KEPT_EMPTY: Final = Reason.KEPT_EMPTY.refusal()
 _WAITS: Final = frozenset({Reason.BEING_REMOVED, Reason.NOT_READY, Reason.UNKNOWN_LOAD})
 """A marked node with one of these reasons stays marked; no pod is moved for it now."""
+_BEFORE: Final = frozenset({Reason.TOO_YOUNG, Reason.NOT_EMPTIED})
+"""These count only before a node is marked."""
 
 
 class Consolidation:
@@ -112,7 +115,7 @@ class _Decision:
             return Consolidated(marked, (), ("Consolidation rests: too little load is known.",))
         resting, nodes = self._marked(marked)
         stop = self._stop()
-        if not stop:
+        if not stop and self.cluster.consolidates:
             nodes += self._others(marked)
         chosen = self._chosen(nodes)
         for node in nodes:
@@ -135,7 +138,7 @@ class _Decision:
             if against is not None and against.name in _WAITS:
                 waiting.add(name)
                 continue
-            if against is not None and against.name != Reason.TOO_YOUNG:
+            if against is not None and against.name not in _BEFORE:
                 self.released[name] = against.message
                 continue
             found = surveyed(view, self.cluster, self.parts, marked=True)
@@ -157,7 +160,7 @@ class _Decision:
                 nodes.append(found)
             else:
                 self.stuck[name] = found
-            if len(nodes) >= CANDIDATES:
+            if len(nodes) >= CANDIDATES or sum(len(n.pods) for n in nodes) >= PODS:
                 break
         return nodes
 

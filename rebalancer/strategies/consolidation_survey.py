@@ -16,13 +16,14 @@ from typing import Final
 
 import numpy as np
 
-from common.api.contract import kept_empty
+from common.api.contract import CONSOLIDATION_SINCE, kept_empty
 from common.cache.snapshot import NodeView
 from common.cluster.records import NodeName, NodeRecord, PodRecord
 from common.config import NodeCost
 from common.config import Strategy as StrategyName
 from common.fit import Leave, replacement
 from common.load import NodeLoad
+from rebalancer.evictability.deadline import moment_of
 from rebalancer.refusals import Reason, Refusal
 from rebalancer.strategies.base import ClusterView, Participation
 from rebalancer.strategies.consolidation_choice import Flags, Floats, Packing, Parcel
@@ -30,6 +31,10 @@ from rebalancer.strategies.pools import kept_by_autoscalers
 
 CANDIDATES: Final = 100
 """Nodes that are considered at a time, those with the fewest pods first."""
+PODS: Final = 1000
+"""Pods of these nodes that are weighed, about."""
+PATIENCE_S: Final = 1800.0
+"""For how long pods of a node that is being emptied may wait for something."""
 GOES_WITH_NODE: Final = frozenset(
     {Reason.DAEMON_SET_POD, Reason.MIRROR_POD, Reason.FINISHED, Reason.TERMINATING}
 )
@@ -102,15 +107,18 @@ def surveyed(
 ) -> Surveyed | tuple[PodRecord, Refusal]:
     """Return the pods that have to leave a node, or one that cannot.
 
-    On a node that is being emptied, a pod may wait for a cool-down or a PodDisruptionBudget.
+    On a node that is being emptied, a pod may wait for a cool-down or a PodDisruptionBudget, but
+    not forever: the node would be neither used nor removed.
     """
+    since_s = moment_of(view.node, CONSOLIDATION_SINCE)
+    patient = marked and (since_s is None or cluster.now_s - since_s < PATIENCE_S)
     moving = {m.pod_uid for m in cluster.snapshot.migrations.values() if m.open}
     pods = []
     for pod in sorted(view.pods.values(), key=lambda pod: pod.uid):
         why = parts.refusals(pod)
         if pod.uid in moving or not GOES_WITH_NODE.isdisjoint(each.name for each in why):
             continue
-        against = next((each for each in why if not (marked and each.for_now())), None)
+        against = next((each for each in why if not (patient and each.for_now())), None)
         if against is not None:
             return pod, against
         pods.append(pod)
@@ -140,6 +148,13 @@ def filled_in(known: Mapping[NodeName, float | None]) -> dict[NodeName, float]:
     """Return costs in which an unknown one is the lowest: such a node is never preferred."""
     lowest = min((cost for cost in known.values() if cost is not None), default=1.0)
     return {name: lowest if cost is None else cost for name, cost in known.items()}
+
+
+def _has_ties(pod: PodRecord) -> bool:
+    """Tell whether it matters to a pod's replacement from which node the pod leaves."""
+    shape = pod.shape
+    ties = (shape.affinity, shape.anti_affinity, shape.spread, shape.host_ports, shape.claims)
+    return pod.controller_id is None or any(ties)
 
 
 class Market:
@@ -222,7 +237,7 @@ class Market:
     def _mask(self, pod: PodRecord) -> Flags:
         """Return where a pod may run, room and the others that move aside."""
         world = self._cluster.world
-        key: Hashable = (pod.controller_id, pod.node, id(pod.shape)) if pod.owner else pod.uid
+        key: Hashable = (id(pod.shape), pod.controller_id, pod.node if _has_ties(pod) else "")
         found = self._masks.get(key)
         if found is None:
             after = world.after(Leave(pod.uid))

@@ -3,18 +3,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from common.api.contract import CONSOLIDATION_SINCE
 from common.api.migrations import Purpose
+from common.cluster.records import NodeName
 from common.config import Strategy
 from simulator import build
-from tests.support.worlds.planner import LONG_AGO, PlannerWorld
+from tests.support.worlds.planner import LONG_AGO, NOW_S, PlannerWorld, demand_of
 from tests.support.worlds.wire import wire_pod
 
-SINCE = "2027-01-15T07:00:00Z"
+SINCE = "2027-01-15T07:55:00Z"
 
 
 def cluster(*, nodes: int = 3, config: dict[str, Any] | None = None, **given: Any) -> PlannerWorld:
@@ -85,11 +88,35 @@ def test_a_lower_target_frees_fewer_nodes() -> None:
     ],
 )
 def test_a_node_that_is_not_ours_to_empty_is_left_alone(given: dict[str, Any]) -> None:
-    world = cluster(nodes=4, **given)
-    plan = world.plan()
+    # Of these n3 is the best one to empty: it has one pod, and the others two.
+    assert tempting().plan().kept_empty == ("n3",)
+    plan = tempting(**given).plan()
     assert "n3" not in plan.kept_empty
     assert all(move.source != "n3" or move.strategy != "Consolidation" for move in plan.moves)
-    assert plan.kept_empty
+
+
+def tempting(**given: Any) -> PlannerWorld:
+    """Return two nodes of which only one can be emptied, and what is given holds for that one."""
+    world = cluster(nodes=3, config={"consolidation": {"target": 35.0}})
+    world.node("n3", **given)
+    world.pod("single", "n3", 10.0, asks=10.0)
+    return world
+
+
+def test_a_node_that_no_plan_could_empty_is_not_tried_again_at_once() -> None:
+    seen = tempting().cluster()
+    again = replace(seen, not_emptied=frozenset({NodeName("n3")}))
+    assert "n3" in demand_of(seen).assessment.kept_empty
+    assert "n3" not in demand_of(again).assessment.kept_empty
+
+
+@pytest.mark.parametrize(("minutes", "kept"), [(20, ("n1",)), (40, ())])
+def test_pods_of_a_marked_node_may_wait_for_a_while(minutes: int, kept: tuple[str, ...]) -> None:
+    since = datetime.fromtimestamp(NOW_S - 60 * minutes, UTC).isoformat()
+    world = cluster(nodes=2, config={"minPodAge": "3h"}, annotations={CONSOLIDATION_SINCE: since})
+    plan = world.plan()
+    assert plan.kept_empty == kept
+    assert plan.moves == ()
 
 
 def test_a_new_node_is_left_alone() -> None:
