@@ -4,19 +4,19 @@
 Three sources are combined: the board, which a thread rebuilds whenever the belief about the
 cluster has changed; what the board cannot contain yet (placements that were answered but not
 observed, room that is reserved for moved pods), as an overlay; and what must be current to
-the event: which nodes are under maintenance, and where pods were bound. The last two come
-from listeners of the watch cache, not from the board.
+the event: which nodes are under maintenance or kept empty, and where pods were bound. The last
+two come from listeners of the watch cache, not from the board.
 
 Load and intents never reject a whole list. Before the cluster is known no node is rejected.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from functools import partial
 from typing import Final
 
-from common.api.contract import under_maintenance
+from common.api.contract import kept_empty, under_maintenance
 from common.cache.state import ClusterState
 from common.clock import Clock
 from common.cluster.records import NodeName, NodeRecord, PodRecord, PodUid
@@ -74,6 +74,11 @@ class Advisor:
             for name in state.nodes.records
             if (node := state.nodes.records.get(name)) is not None
             and under_maintenance(node.labels)
+        }
+        self._kept_empty = {
+            name
+            for name in state.nodes.records
+            if (node := state.nodes.records.get(name)) is not None and kept_empty(node.annotations)
         }
         state.nodes.listen(self._on_node)
         state.pods.listen(self._on_pod)
@@ -146,6 +151,8 @@ class Advisor:
             found = overlay.scores(names, demand, self._shortlists.middle(pod.uid))
             scores = Scores(found.tolist(), overlay.encode(names, found))
             best = best or names[likeliest(found, pod.uid)]
+        if self._kept_empty:
+            scores = _lowest(self._kept_empty, names, scores)
         if best is not None:
             self._assume(pod, best, demand)
         return scores if target is None else _preferring(target, names, scores)
@@ -179,6 +186,7 @@ class Advisor:
             overlay,
             self._default_pod,
             maintenance=self._maintenance,
+            kept_empty=self._kept_empty,
             assumed=self._assumed.on,
             held=self._held_on,
         )
@@ -198,6 +206,9 @@ class Advisor:
         elif self._held:
             crowded = self._crowded(pod.record)
             found = rules.avoid(found, crowded, rules.ROOM_RESERVED)
+        if self._kept_empty and len(found.keep) > 1:
+            unwanted = self._to_stay_empty(pod, found.keep, guidance)
+            found = rules.avoid(found, unwanted, rules.KEPT_EMPTY)
         if self._filters_overloaded and len(found.keep) > 1:
             overloaded = self._overloaded(found.keep, self._demand(pod, guidance))
             found = rules.avoid(found, overloaded, rules.OVERLOADED)
@@ -230,6 +241,23 @@ class Advisor:
                 requests, free, partial(self._held[node].requests, priority, self._assumed)
             )
         }
+
+    def _to_stay_empty(
+        self, pod: RequestPod, names: Sequence[str], guidance: Guidance | None
+    ) -> Set[str]:
+        """Return the nodes that shall get no pods, unless the pod would overload all others."""
+        kept = self._kept_empty.intersection(names)
+        others = [name for name in names if name not in kept] if kept else []
+        if not others:
+            return frozenset()
+        hot = self._all_overloaded(others, self._demand(pod, guidance))
+        return frozenset() if hot else kept
+
+    def _all_overloaded(self, names: Sequence[str], demand: Demand) -> bool:
+        overlay = self._overlay
+        if overlay is None or overlay.board.resting or self.outdated:
+            return False
+        return overlay.all_overloaded(names, demand)
 
     def _overloaded(self, names: Sequence[str], demand: Demand) -> set[str]:
         overlay = self._overlay
@@ -313,6 +341,10 @@ class Advisor:
             self._free[node] = free
 
     def _on_node(self, old: NodeRecord | None, new: NodeRecord | None) -> None:
+        if new is not None and kept_empty(new.annotations):
+            self._kept_empty.add(new.name)
+        elif old is not None:
+            self._kept_empty.discard(old.name)
         if new is not None and under_maintenance(new.labels):
             self._maintenance.add(new.name)
         elif old is not None:
@@ -321,6 +353,18 @@ class Advisor:
 
     def _on_pod(self, old: PodRecord | None, new: PodRecord | None) -> None:
         self._assumed.on_pod(old, new, self._state.version)
+
+
+def _lowest(unwanted: Set[str], names: Sequence[str], scores: Scores) -> Scores:
+    """Return the scores with these nodes below all others, if there are others."""
+    if unwanted.isdisjoint(names) or all(name in unwanted for name in names):
+        return scores
+    return Scores(
+        [
+            0 if name in unwanted else max(score, 1)
+            for name, score in zip(names, scores.values, strict=True)
+        ]
+    )
 
 
 def _preferring(target: str, names: Sequence[str], scores: Scores) -> Scores:

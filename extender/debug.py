@@ -45,6 +45,8 @@ class NodeRow(msgspec.Struct, kw_only=True, rename="camel"):
 
     node: str
     maintenance: bool = False
+    kept_empty: bool = False
+    """It is emptied for an autoscaler: it gets pods only if no other node can take them."""
     unknown: str | None
     """Why its load is unknown; None if it is known."""
     cpu_milli: float = 0.0
@@ -71,6 +73,7 @@ def explain(
     pod: Demand,
     *,
     maintenance: Set[str],
+    kept_empty: Set[str],
     assumed: Callable[[NodeName], Collection[Demand]],
     held: Callable[[NodeName], Collection[Demand]],
 ) -> list[NodeRow]:
@@ -84,6 +87,7 @@ def explain(
         placed, reserved = assumed(NodeName(name)), held(NodeName(name))
         row = _believed(board, index, name)
         row.maintenance = name in maintenance
+        row.kept_empty = name in kept_empty
         if row.unknown is None:
             row.use, row.requested = use, requested
         if placed:
@@ -119,6 +123,8 @@ def _charge(sums: Tally, pods: int) -> Charge:
 
 def _reason(row: NodeRow, *, resting: bool) -> str:
     parts = ["under maintenance: rejected"] if row.maintenance else []
+    if row.kept_empty:
+        parts.append("kept empty for an autoscaler: the lowest score, and rejected for another")
     if resting:
         parts.append("too few nodes are measured: all scores are equal")
     elif row.use is None:

@@ -36,6 +36,7 @@ PLANNED_ELSEWHERE: Final = "pod planned for another node"
 MOVED_AWAY: Final = "pod moved away from this node"
 ROOM_RESERVED: Final = "room reserved for a moved pod"
 OVERLOADED: Final = "node overloaded"
+KEPT_EMPTY: Final = "node kept empty for an autoscaler"
 
 
 def reject(found: FilterResult, rejected: Set[str], reason: str) -> FilterResult:

@@ -18,18 +18,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeGuard
 
 import msgspec
 import structlog
 
+from common.api.contract import kept_empty
 from common.api.migrations import Purpose
 from common.cluster.records import NodeName, PodRecord, PodUid
 from common.config import RebalancerConfiguration
 from common.fit import FitIndex, World
 from common.load import Belief, LoadView
 from rebalancer.evictability import Context, judge, move_history, will_surge
-from rebalancer.goals import Empty
+from rebalancer.goals import Empty, Goal
 from rebalancer.pacing.breaker import Breakers
 from rebalancer.pacing.replay import histories_of
 from rebalancer.pacing.signs import Signs
@@ -48,6 +49,9 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 MAX_UNFIT: Final = 20
 """A plan leaves out this many pods whose fit cannot be computed; more point to another fault."""
+
+NOT_EMPTIED_S: Final = 600.0
+"""For how long a node that no plan could empty whole is not tried again."""
 
 Judge = Callable[[PodRecord, Purpose], tuple[Refusal, ...]]
 
@@ -71,12 +75,16 @@ class Decider:
         self._pending_times = PendingTimes()
         self._logged: dict[PodUid, Refusal] = {}
         self._failure = ""
+        self._not_emptied: dict[NodeName, float] = {}
+        """Nodes that no plan could empty whole, and when that was."""
 
     def decide(self, belief: Belief, now_s: float, *, at_once: bool = False) -> Decision:
         """Return the plan for this moment; `at_once` does not wait for consecutive samples."""
         with self._new_index_after_failure():
             demand = self._demand(belief, as_if_done(belief), now_s, at_once=at_once)
             plan, waiting = self._planned(demand), demand.assessment.waiting
+        for name in given_up(demand, plan):
+            self._not_emptied[name] = now_s
         notes = (*_usage_notes(belief), *plan.notes, *(each.message for each in waiting))
         made = msgspec.structs.replace(plan, notes=notes, source=belief.source)
         return Decision(demand.assessment, made)
@@ -86,7 +94,7 @@ class Decider:
         try:
             return self._planned_without_unfit(demand)
         except Exception as error:
-            goals = tuple(goal for goal in demand.assessment.goals if isinstance(goal, Empty))
+            goals = tuple(goal for goal in demand.assessment.goals if _drains(goal))
             # Without other goals to leave out, a second try would fail in the same way.
             if not goals or len(goals) == len(demand.assessment.goals):
                 raise
@@ -150,7 +158,7 @@ class Decider:
     def observe(self, belief: Belief, now_s: float) -> None:
         """Count which goals this sample breaks, without a plan."""
         with self._new_index_after_failure():
-            self._demand(belief, as_if_done(belief), now_s, at_once=False)
+            self._demand(belief, as_if_done(belief), now_s, at_once=False, chooses=False)
 
     def demand(self, belief: Belief, now_s: float) -> Demand:
         """Return what a plan would be made of now, for explaining it."""
@@ -166,24 +174,46 @@ class Decider:
     ) -> Revalidated:
         """Return the chains that still hold; counts of observations stay as they are."""
         with self._new_index_after_failure():
-            demand = self._demand(belief, belief.load, now_s, at_once=True)
+            demand = self._demand(belief, belief.load, now_s, at_once=True, chooses=False)
             return revalidate(chains, demand, objections)
 
     def moved(self, nodes: Iterable[NodeName]) -> None:
         """Start counting again for nodes that pods were moved away from or onto."""
         self._assessor.moved(frozenset(nodes))
 
-    def _demand(self, belief: Belief, load: LoadView, now_s: float, *, at_once: bool) -> Demand:
+    def _demand(
+        self,
+        belief: Belief,
+        load: LoadView,
+        now_s: float,
+        *,
+        at_once: bool,
+        chooses: bool = True,
+    ) -> Demand:
         config, snapshot = self._config, belief.snapshot
         world = World(snapshot, self._index)
-        cluster = ClusterView(snapshot, load, config, now_s, world, self._pending_times)
+        recent = {n: s for n, s in self._not_emptied.items() if now_s - s < NOT_EMPTIED_S}
+        self._not_emptied = recent
+        cluster = ClusterView(
+            snapshot,
+            load,
+            config,
+            now_s,
+            world,
+            self._pending_times,
+            not_emptied=frozenset(recent),
+            consolidates=chooses,
+        )
         history = move_history(snapshot.migrations.values())
         context = Context.of(snapshot, config, now_s=now_s, history=history, load=load)
         gates = _gates(context, _breakers(context), self._not_judged)
         return Demand(
             cluster=cluster,
             assessment=self._assessor.assess(
-                cluster, lambda pod: not gates(pod, Purpose.LOAD), at_once=at_once
+                cluster,
+                lambda pod: not gates(pod, Purpose.LOAD),
+                at_once=at_once,
+                refusals=lambda pod: gates(pod, Purpose.LOAD),
             ),
             judge=gates,
             budgets=context.budgets,
@@ -192,6 +222,17 @@ class Decider:
             surges=_surges(context),
             fingerprints=self._fingerprints,
         )
+
+
+def given_up(demand: Demand, plan: Plan) -> set[NodeName]:
+    """Return the nodes that were to be emptied, before this plan or in it, and no longer are."""
+    nodes = demand.cluster.snapshot.nodes
+    marked = {name for name in nodes if kept_empty(nodes[name].node.annotations)}
+    return marked.union(demand.assessment.kept_empty).difference(plan.kept_empty)
+
+
+def _drains(goal: Goal) -> TypeGuard[Empty]:
+    return isinstance(goal, Empty) and goal.ceiling is None
 
 
 def _surges(context: Context) -> Callable[[PodRecord, Purpose], bool]:

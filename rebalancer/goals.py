@@ -112,6 +112,11 @@ class Empty(msgspec.Struct, frozen=True, kw_only=True):
     strategy: Strategy
     node: NodeName
     message: str
+    ceiling: Ceiling | None = None
+    """All of its pods move as for load, onto nodes that stay below this, or none of them does.
+
+    Without it they are moved as far as possible, as for maintenance.
+    """
 
 
 Goal = AtMost | Spread | Empty

@@ -48,6 +48,7 @@ from rebalancer.selection import (
     Choice,
     choose,
     not_migrating,
+    only_marked,
     only_with_newer_samples,
     set_aside,
     stale_nodes,
@@ -179,7 +180,7 @@ class RebalanceLoop:
         if planned.choice.load:
             belief = await self._newer_samples(planned)
             fresh = only_with_newer_samples(planned.belief.load, belief.load)
-            await self._act(planned, planned.choice.load, belief, fresh)
+            await self._act(planned, planned.choice.load, belief, fresh, only_marked(belief))
 
     async def _guarded_cycle(self) -> None:
         try:

@@ -52,6 +52,7 @@ from rebalancer.leading import Leadership, refuse_a_second_leader
 from rebalancer.loop import LoopParts, RebalanceLoop
 from rebalancer.maintenance.controller import Maintenance
 from rebalancer.maintenance.drain_gate import DrainGate
+from rebalancer.maintenance.kept_nodes import KeptNodes
 from rebalancer.migration import Actuators, MigrationController, Preconditions
 from rebalancer.migration.bare_pods import BarePods
 from rebalancer.migration.temporary_pdb.controller import TemporaryPdbs
@@ -320,7 +321,22 @@ class Rebalancer:
             metrics=metrics,
             patience_s=config.metric_expiry.seconds,
         )
-        return (controller.run, guard.run, replacer.run, maintenance.run, verifier.run)
+        kept_nodes = KeptNodes(
+            client,
+            reader.state,
+            self._recorder,
+            plan=lambda: self._loop.plan,
+            config=get,
+            runtime=Runtime(clock, metrics),
+        )
+        return (
+            controller.run,
+            guard.run,
+            replacer.run,
+            maintenance.run,
+            kept_nodes.run,
+            verifier.run,
+        )
 
     def _why_stuck(self) -> str | None:
         """Say why this process makes no progress; a standby or a disconnected one need not."""

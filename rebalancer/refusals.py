@@ -300,6 +300,11 @@ class Reason(StrEnum):
         "TooYoung",
         _for_now("it has been running for {age}, minPodAge is {wanted:g}s"),
         _for_now("it is only {age_s:.0f} s old; nodes count from {wanted} on (minNodeAge)", "node"),
+        _for_now(
+            "it is only {age_s:.0f} s old; nodes are emptied from {wanted} on "
+            "(consolidation.minNodeAge)",
+            case="emptied",
+        ),
     )
     NOT_MEASURED = (
         "NotMeasured",
@@ -320,6 +325,21 @@ class Reason(StrEnum):
     UNKNOWN_LOAD = "UnknownLoad", _for_now("its load is not known: {cause}")
     CONTROL_PLANE = "ControlPlane", _permanent("it is a control-plane node")
     UNDER_MAINTENANCE = "UnderMaintenance", _for_now("it is under maintenance")
+    KEPT_EMPTY = (
+        "KeptEmpty",
+        _for_now(
+            "Consolidation empties it and keeps it empty, so that an autoscaler can remove it"
+        ),
+        _for_now("{node} is not marked as being emptied yet", case="not marked"),
+    )
+    NODE_KEPT = (
+        "NodeKept",
+        _permanent("its annotations tell autoscalers to keep it"),
+    )
+    NOT_EMPTIED = (
+        "NotEmptied",
+        _for_now("no plan could empty it whole within the last 10 minutes"),
+    )
     BEING_REMOVED = "BeingRemoved", _for_now("an autoscaler is removing it (taint {taint})")
     NO_STRATEGY_FOR_LOAD = (
         "NoStrategyForLoad",

@@ -17,11 +17,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
+from common.api.contract import kept_empty
 from common.api.migrations import MoveReason, Purpose, Step
 from common.cluster.migrations import MigrationRecord
 from common.cluster.records import NodeName
 from common.config import Mode, RebalancerConfiguration, Strategy
-from common.load import LoadView
+from common.load import Belief, LoadView
 from rebalancer.evictability import was_carried_out
 from rebalancer.planner import Move, Plan
 from rebalancer.planner.plan import Chain, Objection, chain_purpose
@@ -206,6 +207,21 @@ def in_the_way(
     if now_s - ended_s >= rest.seconds:
         return None
     return Reason.MIGRATION_FAILED.refusal(ago_s=now_s - ended_s)
+
+
+def only_marked(belief: Belief) -> Objection:
+    """Object to emptying nodes that are not marked: extenders would fill them again."""
+    nodes = belief.snapshot.nodes
+
+    def objection(move: Move, _: NodeName) -> Refusal | None:
+        view = nodes.get(move.source)
+        if move.reason != MoveReason.CONSOLIDATION or view is None:
+            return None
+        if kept_empty(view.node.annotations):
+            return None
+        return Reason.KEPT_EMPTY.refusal("not marked", node=move.source)
+
+    return objection
 
 
 def stale_nodes(

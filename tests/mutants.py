@@ -99,6 +99,11 @@ REGISTRIES: tuple[Registry, ...] = (
         ("tests/unit/rebalancer/strategies/test_participation.py",),
     ),
     Registry(
+        "rebalancer.strategies.consolidation_survey",
+        "CANDIDATE_RULES",
+        ("tests/unit/rebalancer/strategies/test_consolidation.py",),
+    ),
+    Registry(
         "rebalancer.strategies.assessment",
         "STRATEGIES",
         ("tests/unit/rebalancer/strategies/test_strategies.py",),

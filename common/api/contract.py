@@ -132,6 +132,10 @@ MAINTENANCE_FORCED_FROM: Final = f"{GROUP}/maintenance-forced-from"
 DRAINED_CONDITION: Final = f"{GROUP}/Drained"
 """A condition of a node under maintenance: whether all pods that can leave a node have left."""
 
+CONSOLIDATION_SINCE: Final = f"{GROUP}/consolidation-since"
+"""On a node that `Consolidation` empties and keeps empty: since when. Both programs read it;
+autoscalers do not."""
+
 _READ_ANNOTATIONS: Final = frozenset(
     {
         MIGRATION_TIME,
@@ -158,6 +162,11 @@ def is_read(annotation: str) -> bool:
 def under_maintenance(labels: Mapping[str, str]) -> bool:
     """Tell whether a node with these labels is to be emptied and to receive nothing."""
     return labels.get(MAINTENANCE_LABEL) == "true"
+
+
+def kept_empty(annotations: Mapping[str, str]) -> bool:
+    """Tell whether a node with these annotations is emptied for an autoscaler to remove it."""
+    return CONSOLIDATION_SINCE in annotations
 
 
 class Unknown(StrEnum):

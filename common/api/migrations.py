@@ -29,6 +29,8 @@ class MoveReason(StrEnum):
     ABOVE_CEILING = "AboveCeiling"
     SPREAD = "Spread"
     MAINTENANCE = "Maintenance"
+    CONSOLIDATION = "Consolidation"
+    """Its node is emptied so that an autoscaler can remove it."""
     MAKES_ROOM = "MakesRoom"
     """It leaves a node that is not drained itself, so that another pod of the plan fits there."""
 

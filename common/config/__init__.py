@@ -40,7 +40,9 @@ from common.config.loading import (
 from common.config.pools import NamespaceLimits, NamespaceRule, Pool, PoolLimits
 from common.config.rebalancer import (
     Breaker,
+    Consolidation,
     Maintenance,
+    NodeCost,
     PriorityThreshold,
     RebalancerConfiguration,
     TemporaryPdb,
@@ -85,6 +87,7 @@ __all__ = [
     "Closed",
     "ConfigError",
     "Configuration",
+    "Consolidation",
     "Decided",
     "Duration",
     "Estimates",
@@ -102,6 +105,7 @@ __all__ = [
     "NamespaceLimits",
     "NamespaceRule",
     "NamespaceRules",
+    "NodeCost",
     "NodeRules",
     "Overloaded",
     "PodsWithoutPdb",

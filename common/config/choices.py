@@ -26,6 +26,7 @@ class Strategy(StrEnum):
     LOAD_BALANCING = "LoadBalancing"
     RESOURCE_OPTIMIZATION = "ResourceOptimization"
     NODE_MAINTENANCE = "NodeMaintenance"
+    CONSOLIDATION = "Consolidation"
 
 
 class Mode(StrEnum):

@@ -14,6 +14,7 @@ from pydantic import (
     model_validator,
 )
 
+from common.api.contract import GROUP
 from common.config.choices import (
     BarePods,
     FillLowNodes,
@@ -33,6 +34,7 @@ from common.config.pools import Strategies
 from common.config.schedules import Schedule
 from common.config.shared import Configuration
 from common.config.values import (
+    AnyAmount,
     Count,
     Flag,
     LabelKey,
@@ -157,6 +159,59 @@ class Maintenance(Settings):
         default=(),
         description="When moves that drain a node may begin; empty means always. The cordon does "
         "not wait.",
+    )
+
+
+def _own_annotation(key: str) -> str:
+    """Other annotations of nodes are not kept: some are very long, and there are many."""
+    if key and not key.startswith(f"{GROUP}/"):
+        raise ValueError(f"must begin with {GROUP}/: other annotations of nodes are not read")
+    return key
+
+
+class NodeCost(Settings):
+    """What a node costs; without any key every node costs 1."""
+
+    label: LabelKey = Field(
+        default="", description="The label of nodes that holds their cost, as a number."
+    )
+    annotation: Annotated[LabelKey, AfterValidator(_own_annotation)] = Field(
+        default="",
+        description="The annotation of nodes that holds their cost, as a number; it begins with "
+        "`evenkeel.io/`.",
+    )
+    instance_types: Annotated[
+        Mapping[SomeText, AnyAmount], Says("block of instance type: number")
+    ] = Field(
+        default={},
+        description="Cost by the label `node.kubernetes.io/instance-type`, for example "
+        "`{m5.large: 0.096}`.",
+    )
+
+    @model_validator(mode="after")
+    def _at_most_one(self) -> Self:
+        found = (("label", self.label), ("annotation", self.annotation))
+        named = [key for key, value in (*found, ("instanceTypes", self.instance_types)) if value]
+        if len(named) > 1:
+            raise broken_rule("set only one of label, annotation and instanceTypes", *named)
+        return self
+
+
+class Consolidation(Settings):
+    """How `Consolidation` empties nodes."""
+
+    target: Percent = Field(
+        default=65.0,
+        description="Pods of emptied nodes go only to nodes that stay below this, in percent of "
+        "allocatable CPU and memory, and below their ceiling.",
+    )
+    min_node_age: Span = Field(
+        default=Duration("10m"),
+        description="Younger nodes are not emptied: an autoscaler has just added them.",
+    )
+    cost: NodeCost = Field(
+        default=NodeCost(),
+        description="What nodes cost: the set of nodes that saves the most is emptied.",
     )
 
 
@@ -391,6 +446,9 @@ class RebalancerConfiguration(Configuration):
     )
     maintenance: Maintenance = Field(
         default=Maintenance(), description="How a node under maintenance is treated."
+    )
+    consolidation: Consolidation = Field(
+        default=Consolidation(), description="How `Consolidation` empties nodes."
     )
     console: Console = Field(default=Console(), description="The web page of the rebalancer.")
     leader_election: LeaderElection = Field(

@@ -32,7 +32,9 @@ from common.config.shared import LoadSettings
 NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 """The label that the API server gives every namespace
 (pkg/registry/core/namespace/strategy.go)."""
-FOR_LOAD: Final = frozenset({Strategy.LOAD_BALANCING, Strategy.RESOURCE_OPTIMIZATION})
+FOR_LOAD: Final = frozenset(
+    {Strategy.LOAD_BALANCING, Strategy.RESOURCE_OPTIMIZATION, Strategy.CONSOLIDATION}
+)
 GENERAL: Final = "the configuration"
 
 Labels = Mapping[str, str]

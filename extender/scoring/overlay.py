@@ -199,6 +199,12 @@ class Overlay:
             offered.mem_bytes - requested.mem_bytes - sums.requested_mem_bytes,
         )
 
+    def all_overloaded(self, names: Sequence[str], pod: Demand) -> bool:
+        """Return whether the pod would overload each of these nodes."""
+        predicted = self.predict(names, pod)
+        known = self.board.known.take(predicted.rows)
+        return bool((known & (predicted.use >= FULL)).all())
+
     def overloaded(self, names: Sequence[str], pod: Demand) -> set[str]:
         """Return the nodes that the pod would overload, if another known node has room."""
         predicted = self.predict(names, pod)

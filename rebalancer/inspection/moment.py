@@ -139,7 +139,7 @@ class Inspection:
     def purpose_of(self, pod: PodRecord) -> Purpose:
         """Return what the planner would move a pod for: its node is drained, or load."""
         row = self.problem.row_of.get(pod.node)
-        drained = row is not None and bool(self.problem.empty[row])
+        drained = row is not None and bool(self.problem.drained[row])
         return Purpose.MAINTENANCE if drained else Purpose.LOAD
 
     def movable(self, pod: PodRecord) -> Movable | None:

@@ -72,6 +72,7 @@ _PASSED: Final[Mapping[str, str]] = {
     "is_no_control_plane": "it is not a control-plane node",
     "is_not_under_maintenance": "it is not under maintenance",
     "is_not_being_removed": "no autoscaler is removing it",
+    "is_not_kept_empty": "Consolidation does not empty it",
     "is_old_enough": "it is older than minNodeAge",
     "pool_gives_for_load": "its pool has a strategy for load, or names none",
     "is_not_nominated": "the scheduler keeps no room there for a pending pod",

@@ -32,6 +32,8 @@ class NodeEventReason(StrEnum):
     DEADLINE = "MaintenanceDeadline"
     DONE = "MaintenanceDone"
     ENDED = "MaintenanceEnded"
+    CONSOLIDATING = "ConsolidationStarted"
+    RELEASED = "ConsolidationEnded"
 
 
 class NodeEvents:
@@ -55,6 +57,14 @@ class NodeEvents:
             note=text,
             action=_ACTION,
         )
+
+    def consolidated(self, node: NodeRecord, *, on: bool) -> None:
+        """Record that a node is emptied for an autoscaler, or no longer."""
+        if on:
+            text = "The node is emptied and kept empty, so that an autoscaler can remove it"
+            self._record(_of(node), NodeEventReason.CONSOLIDATING, text)
+        else:
+            self._record(_of(node), NodeEventReason.RELEASED, "The node is no longer kept empty")
 
     def progress(self, node: NodeRecord, text: str, *, done: bool) -> None:
         reason = NodeEventReason.DONE if done else NodeEventReason.PROGRESS

@@ -82,6 +82,7 @@ class _Assembly:
             staying=explainer.staying(refused),
             opt_outs=explainer.opt_outs(),
             notes=(*problem.demand.assessment.notes, *self._held_notes()),
+            kept_empty=problem.demand.assessment.kept_empty,
             evaluations=draft.evaluations.spent,
         )
 
@@ -167,6 +168,8 @@ class _Assembly:
     def _reason(self, m: Movable) -> tuple[MoveReason, str]:
         name, goal = self._problem.nodes[m.row], self._problem.goal_of(m.row)
         if goal is not None:
+            if m.consolidated:
+                return MoveReason.CONSOLIDATION, goal.message
             reason = MoveReason.MAINTENANCE if m.maintenance else MoveReason.ABOVE_CEILING
             return reason, goal.message
         if m in self._outcome.leveled:

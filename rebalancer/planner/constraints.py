@@ -95,14 +95,16 @@ def _same_node(draft: Draft, m: Movable, _: int) -> Refusal:
 
 def _under_ceiling(draft: Draft, m: Movable) -> Flags:
     problem = draft.problem
-    fits = draft.load + m.load <= (problem.transient_roof if draft.transient else problem.roof)
+    roof = problem.emptied_roof if m.consolidated else problem.roof
+    fits = draft.load + m.load <= (problem.transient_roof if draft.transient else roof)
     return every(fits)
 
 
 def _above_ceiling(draft: Draft, m: Movable, row: int) -> Refusal:
     problem = draft.problem
     after = draft.joined(m)[row]
-    over = int(np.argmax(after - problem.ceiling[row]))
+    ceiling = problem.emptied_ceiling[row] if m.consolidated else problem.ceiling[row]
+    over = int(np.argmax(after - ceiling))
     if problem.ceiling[row][over] <= 0.0:
         return Reason.RESOURCE_UNKNOWN.refusal(
             node=problem.nodes[row], resource=problem.dimensions[over].label
@@ -111,13 +113,13 @@ def _above_ceiling(draft: Draft, m: Movable, row: int) -> Refusal:
         node=problem.nodes[row],
         percent=after[over],
         resource=problem.dimensions[over].label,
-        ceiling=problem.ceiling[row][over],
+        ceiling=ceiling[over],
     )
 
 
 def _worst_no_worse(draft: Draft, m: Movable) -> Flags | None:
     problem = draft.problem
-    if m.maintenance or problem.worst >= problem.highest_ceiling:
+    if m.has_to_leave or problem.worst >= problem.highest_ceiling:
         return None
     bearable = draft.joined(m) <= problem.worst + TOLERANCE
     return every(bearable)

@@ -129,9 +129,9 @@ class Formulation:
     def _each_once(self) -> None:
         for m in self._hood.pods:
             terms: Terms = [(column, 1.0) for column in self._of[m]]
-            if m.maintenance and not self._strict:
+            if m.has_to_leave and not self._strict:
                 terms.append((self._program.column(STUCK), 1.0))
-            self._program.row(terms, least=float(m.maintenance), most=1.0)
+            self._program.row(terms, least=float(m.has_to_leave), most=1.0)
 
     def _flow(self, row: int, weight: Callable[[Movable], float]) -> Terms:
         """Return what a node gains by moves: arrivals less departures."""

@@ -34,9 +34,20 @@ def demand_after(demand: Demand, goes: Mapping[PodUid, NodeName], evaluations: i
     cluster = demand.cluster
     snapshot, load = cluster_after(cluster.snapshot, cluster.load, goes)
     world, pending_times = World(snapshot, FitIndex()), cluster.pending_times.copy()
-    after = replace(cluster, snapshot=snapshot, load=load, world=world, pending_times=pending_times)
+    after = replace(
+        cluster,
+        snapshot=snapshot,
+        load=load,
+        world=world,
+        pending_times=pending_times,
+        consolidated=frozenset(demand.assessment.kept_empty),
+        consolidates=False,
+    )
     found = Assessor(cluster.config).assess(
-        after, lambda pod: not demand.judge(pod, Purpose.LOAD), at_once=True
+        after,
+        lambda pod: not demand.judge(pod, Purpose.LOAD),
+        at_once=True,
+        refusals=lambda pod: demand.judge(pod, Purpose.LOAD),
     )
     effort = replace(demand.effort, evaluations=evaluations)
     assessment = _known_goals(found, demand.assessment)

@@ -42,12 +42,19 @@ class Movable(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     cpu_milli: float
     mem_bytes: float
     maintenance: bool
-    """Its node is to be emptied."""
+    """Its node is to be emptied as far as possible."""
+    consolidated: bool = False
+    """Its node is to be emptied whole or not at all, within the limits for load."""
     cost: Cost
     group: ControllerId | None
     """The controller whose replica it is; None for a bare pod."""
     surges: bool = False
     """Its replacement is Ready before it leaves."""
+
+    @property
+    def has_to_leave(self) -> bool:
+        """Whether its node is emptied: no other pod can move instead."""
+        return self.maintenance or self.consolidated
 
     @property
     def priority(self) -> int:

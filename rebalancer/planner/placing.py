@@ -77,7 +77,7 @@ class Placing:
     ) -> int | None:
         """Return the best row that is allowed for a pod."""
         mask = self._allowed(m, last_resort=last_resort, without=without)
-        if self._gain is not None and not (m.maintenance or makes_room):
+        if self._gain is not None and not (m.has_to_leave or makes_room):
             mask &= self._gain(self.draft, m)
         row = self._pick(m, mask.nonzero()[0])
         if row is None or not self._doubtful(m):

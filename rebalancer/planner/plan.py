@@ -157,6 +157,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Pods that keep goals from being met by having opted out."""
     notes: tuple[str, ...] = ()
     """What else a reader should know: resting, waiting for observations, no extender."""
+    kept_empty: tuple[NodeName, ...] = ()
+    """Nodes that `Consolidation` empties, or has emptied and keeps empty."""
     evaluations: int = 0
     lower_bound_all: Bound = NO_BOUND
     """For all goals that are stated, as far as some plan could meet them."""

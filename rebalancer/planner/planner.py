@@ -10,14 +10,16 @@ Nothing here depends on time, chance or the order of maps: equal demands give eq
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
+import msgspec
+
 from common.cluster.records import NodeName
 from common.config import PriorityPolicy
-from rebalancer.goals import AtMost, Spread
+from rebalancer.goals import AtMost, Empty, Goal, Spread, title
 from rebalancer.planner.assembly import Outcome, assemble
 from rebalancer.planner.bounds import lower_bound
 from rebalancer.planner.draft import Draft
@@ -36,8 +38,29 @@ ROUNDS: Final = 4
 
 
 def make_plan(demand: Demand) -> Plan:
-    """Return the plan that meets as many goals as can be met with the fewest evictions."""
-    return _Planning(demand).plan()
+    """Return the plan that meets as many goals as can be met with the fewest evictions.
+
+    A node that is to be emptied whole is left alone if one of its pods finds no place.
+    """
+    plan, assessment = _Planning(demand).plan(), demand.assessment
+    missed = {unmet.goal: unmet for unmet in plan.unmet}
+    halves = [goal for goal in assessment.goals if _is_half_emptied(goal, missed)]
+    if not halves:
+        return plan
+    nodes = {goal.node for goal in halves if isinstance(goal, Empty)}
+    rest = msgspec.structs.replace(
+        assessment,
+        goals=tuple(goal for goal in assessment.goals if goal not in halves),
+        kept_empty=tuple(name for name in assessment.kept_empty if name not in nodes),
+    )
+    found = make_plan(replace(demand, assessment=rest))
+    unmet = (*found.unmet, *(missed[title(goal)] for goal in halves))
+    goals = (*found.goals, *(title(goal) for goal in halves))
+    return msgspec.structs.replace(found, unmet=unmet, goals=goals)
+
+
+def _is_half_emptied(goal: Goal, missed: Collection[str]) -> bool:
+    return isinstance(goal, Empty) and goal.ceiling is not None and title(goal) in missed
 
 
 class _Planning:

@@ -170,6 +170,9 @@ class Problem:
         if len(self.axes) > self.capacity.shape[1]:
             self._add_further(believed, ceilings)
         self.empty = self._flags(goal.node for goal in self.emptied)
+        whole = [goal for goal in self.emptied if goal.ceiling is not None]
+        self.drained = self.empty & ~self._flags(goal.node for goal in whole)
+        """[N] is emptied as far as possible, as for maintenance."""
         above = (goal for goal in self.goals if isinstance(goal, AtMost))
         self.hot = tuple(goal for goal in above if not self.empty[self.row_of[goal.node]])
         """The goals of nodes that are not emptied anyway."""
@@ -187,6 +190,9 @@ class Problem:
         self.slack = TOLERANCE * self.capacity
         self.roof = self.limit + self.slack - (self.now - self.load)
         """What a node may use at most with a pod more; terminating pods still use theirs."""
+        self.emptied_ceiling = self._emptied_ceiling(whole)
+        """[N, R] the most that a node may be used with pods of nodes that are emptied for load."""
+        self.emptied_roof = self.roof - (self.ceiling - self.emptied_ceiling) * self.capacity / 100
         self.transient_roof = self._transient_roof()
         """The same while pods are exchanged."""
         self.highest_ceiling = float(self.ceiling.max(initial=0.0))
@@ -364,7 +370,7 @@ class Problem:
         return self._others[row]
 
     def _judged(self, row: int) -> tuple[Movable, ...]:
-        purpose = Purpose.MAINTENANCE if self.empty[row] else Purpose.LOAD
+        purpose = Purpose.MAINTENANCE if self.drained[row] else Purpose.LOAD
         view, judge = self.snapshot.nodes[self.nodes[row]], self.demand.judge
         axes, found = self.axes_of(row), []
         for uid, pod in sorted(view.pods.items()):
@@ -392,6 +398,7 @@ class Problem:
             cpu_milli=load.cpu_milli,
             mem_bytes=load.mem_bytes,
             maintenance=purpose is Purpose.MAINTENANCE,
+            consolidated=bool(self.empty[row]) and purpose is Purpose.LOAD,
             cost=disruption(pod, there, self._moved_s(pod), within=within),
             group=pod.controller_id,
             surges=self.demand.surges(pod, purpose),
@@ -428,6 +435,13 @@ class Problem:
             if isinstance(goal, AtMost):
                 row = self.row_of[goal.node]
                 self.ceiling[row] = np.minimum(self.ceiling[row], goal.ceiling.percents)
+
+    def _emptied_ceiling(self, goals: Sequence[Empty]) -> Floats:
+        found: Floats = self.ceiling.copy(order="K")
+        for ceiling in {goal.ceiling for goal in goals if goal.ceiling is not None}:
+            for axis, most in enumerate(ceiling.percents):
+                found[:, axis] = np.minimum(found[:, axis], most)
+        return found
 
     def _transient_roof(self) -> Floats:
         rows = self.ceiling.tolist()

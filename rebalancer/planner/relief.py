@@ -128,7 +128,7 @@ class Relief:
         for m in stuck:
             if self.placing.place(m):
                 continue
-            if self.placing.place(m, last_resort=True):
+            if m.maintenance and self.placing.place(m, last_resort=True):
                 self.result.last_resort.add(m)
             else:
                 self.result.stuck.append(m)
@@ -140,6 +140,8 @@ class Relief:
         self.placing.helping = self.problem.priorities.helping(m.row)
         if self.placing.place(m):
             return True
+        if m.consolidated:
+            return False  # a free node is not worth moving pods of others for it
         return any(self.placing.make_room(m, evictions=extra) for extra in range(EXTRA + 1))
 
     def _over(self, row: int) -> Floats:

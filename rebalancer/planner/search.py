@@ -163,7 +163,7 @@ class Search:
         swapped = self.marks.swapped
         found = []
         for m in sorted(moves, key=lambda m: m.cost, reverse=True):
-            if not m.maintenance and m not in swapped and self._is_spare(m, levels, wanted):
+            if not m.has_to_leave and m not in swapped and self._is_spare(m, levels, wanted):
                 levels.take_out(m)
                 found.append(m)
         return found

@@ -35,7 +35,7 @@ Grade = tuple[int, float]
 def substitutes(draft: Draft, fixed: Collection[Movable]) -> dict[Movable, Movable]:
     """Change the draft; return for each pod that goes now the one that stays in its place."""
     found: dict[Movable, Movable] = {}
-    moves = [m for m in draft.moves if m not in fixed and not m.maintenance]
+    moves = [m for m in draft.moves if m not in fixed and not m.has_to_leave]
     payers = [m for m in moves if _candidates(draft, m)]
     if not payers:
         return found

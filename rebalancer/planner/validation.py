@@ -148,7 +148,7 @@ class _Review:
 
     def _needed(self, m: Movable, move: Move) -> bool:
         problem, goal = self._problem, self._problem.goal_of(m.row)
-        if m.maintenance:
+        if m.has_to_leave:
             return True
         if move.purpose is Purpose.MAINTENANCE:
             return False
@@ -232,7 +232,7 @@ class _Review:
     def _not_worth_it(
         self, found: Mapping[Movable, Move], rows: Mapping[Movable, int]
     ) -> Refusal | None:
-        if any(m.maintenance or found[m].relieves for m in rows):
+        if any(m.has_to_leave or found[m].relieves for m in rows):
             return None
         before, after = touched_levels(self._problem, self._after.load, list(rows.items()))
         return not_worth_it(

@@ -55,7 +55,7 @@ class Worth:
         self, load: Floats, chain: Sequence[Step], relieved: Collection[int]
     ) -> Refusal | None:
         refusal = startable(self._problem, chain)
-        if refusal is not None or any(step.m.maintenance for step in chain):
+        if refusal is not None or any(step.m.has_to_leave for step in chain):
             return refusal
         moves = [(step.m, step.row) for step in chain]
         before, after = touched_levels(self._problem, load, moves)

@@ -21,7 +21,8 @@ from common.config import LoadSettings
 from common.load import Observations
 from rebalancer.goals import AtMost, Empty, Goal, Spread
 from rebalancer.refusals import Reason, Refusal
-from rebalancer.strategies.base import ClusterView, Participation, Refused, Strategy
+from rebalancer.strategies.base import ClusterView, Judge, Participation, Refused, Strategy
+from rebalancer.strategies.consolidation import Consolidation, with_choice
 from rebalancer.strategies.load_balancing import LoadBalancing
 from rebalancer.strategies.mobility import NO_EVICTABLE_POD, Evictable
 from rebalancer.strategies.node_maintenance import NodeMaintenance, notes_when_off
@@ -29,7 +30,12 @@ from rebalancer.strategies.observations import SampleCheck, Waiting, Watch
 from rebalancer.strategies.participation import participation
 from rebalancer.strategies.resource_optimization import ResourceOptimization
 
-STRATEGIES: tuple[Strategy, ...] = (NodeMaintenance(), ResourceOptimization(), LoadBalancing())
+STRATEGIES: tuple[Strategy, ...] = (
+    NodeMaintenance(),
+    Consolidation(),
+    ResourceOptimization(),
+    LoadBalancing(),
+)
 
 _SHOWN: Final = 200
 """Characters of an error that are shown."""
@@ -42,6 +48,8 @@ class Assessment(msgspec.Struct, frozen=True, kw_only=True):
     waiting: tuple[Waiting, ...]
     participation: Participation
     notes: tuple[str, ...]
+    kept_empty: tuple[NodeName, ...] = ()
+    """Nodes that `Consolidation` empties, or has emptied and keeps empty."""
 
 
 class Assessor:
@@ -55,10 +63,21 @@ class Assessor:
         self._watched: set[Watch] = set()
 
     def assess(
-        self, cluster: ClusterView, evictable: Evictable, *, at_once: bool = False
+        self,
+        cluster: ClusterView,
+        evictable: Evictable,
+        *,
+        at_once: bool = False,
+        refusals: Judge | None = None,
     ) -> Assessment:
-        """Return the goals that stand; with `at_once` the samples at hand are enough."""
+        """Return the goals that stand; with `at_once` the samples at hand are enough.
+
+        `refusals` says what stands against moving a pod, where that matters.
+        """
         parts = participation(cluster, evictable)
+        judged = refusals or (lambda pod: () if evictable(pod) else (NO_EVICTABLE_POD,))
+        parts = replace(parts, refusals=judged)
+        parts = with_choice(cluster, parts)
         stated, notes = _stated(cluster, parts)
         judge = None
         if not at_once:
@@ -71,6 +90,7 @@ class Assessor:
             waiting=tuple(v for v in verdicts if isinstance(v, Waiting)),
             participation=_completed(parts, stated, judge.early if judge is not None else ()),
             notes=notes,
+            kept_empty=tuple(sorted(parts.consolidated.kept)),
         )
 
     def moved(self, nodes: Collection[NodeName]) -> None:

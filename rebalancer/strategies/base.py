@@ -7,12 +7,12 @@ nothing either: whether a goal has been broken in enough samples is for the asse
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 from common.cache.snapshot import Snapshot
-from common.cluster.records import NodeName
+from common.cluster.records import NodeName, PodRecord
 from common.config import NodeRules, RebalancerConfiguration
 from common.config import Strategy as StrategyName
 from common.fit import World
@@ -29,6 +29,23 @@ Refused = Mapping[NodeName, tuple[Refusal, ...]]
 """Nodes that are kept out, each with every reason; a node that is not listed may take part."""
 
 
+@dataclass(frozen=True, slots=True)
+class Consolidated:
+    """Which nodes are emptied or kept empty, and what people should know about it."""
+
+    kept: frozenset[NodeName] = frozenset()
+    emptied: tuple[NodeName, ...] = ()
+    """Those of them that still have pods which have to leave."""
+    notes: tuple[str, ...] = ()
+
+
+Judge = Callable[[PodRecord], tuple[Refusal, ...]]
+
+
+def _nothing(_: PodRecord) -> tuple[Refusal, ...]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ClusterView:
     """The cluster at one moment: its objects, its estimated load, and the configuration."""
@@ -40,6 +57,12 @@ class ClusterView:
     world: World
     pending_times: PendingTimes = field(default_factory=PendingTimes)
     """For how long pods have been waiting for nodes."""
+    consolidated: frozenset[NodeName] = frozenset()
+    """Nodes that a plan in the making empties, besides those that are marked."""
+    not_emptied: frozenset[NodeName] = frozenset()
+    """Nodes that no plan could empty whole a short while ago."""
+    consolidates: bool = True
+    """Whether further nodes are chosen to be emptied; the choice is costly."""
     rules: ClusterRules = field(init=False, repr=False)
     """What holds for each node and pod at this moment."""
     settling: frozenset[NodeName] = field(init=False, repr=False)
@@ -79,6 +102,12 @@ class Participation:
     """What is known of nodes and closes nothing to them: it is only shown."""
     held: frozenset[NodeName] = frozenset()
     """Nodes whose pool waits or only observes: they give no pods for goals of other nodes."""
+    pending: str = ""
+    """A pod that has been waiting for a node for a short while; empty if none has."""
+    consolidated: Consolidated = field(default_factory=Consolidated)
+    """Which nodes are emptied for an autoscaler, or kept empty."""
+    refusals: Judge = field(default=_nothing, compare=False, repr=False)
+    """What the gates have against moving a pod for load."""
     pool_rules: Mapping[str, NodeRules] = field(default_factory=dict, compare=False)
     """What holds for the nodes of each pool: all of a pool follow one rule of the configuration."""
     mobility: Mobility = field(kw_only=True, compare=False, repr=False)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Flag, auto
 from typing import Final, NamedTuple
 
-from common.api.contract import Unknown, under_maintenance
+from common.api.contract import Unknown, kept_empty, under_maintenance
 from common.cache.snapshot import NodeView, Snapshot
 from common.cluster.records import NodeName, NodeRecord
 from common.config import NodeRules
@@ -24,7 +24,7 @@ from rebalancer.refusals import Reason, Refusal
 from rebalancer.rules import ClusterRules
 from rebalancer.strategies.base import ClusterView, Participation, Refused
 from rebalancer.strategies.mobility import Evictable, Mobility
-from rebalancer.strategies.pending_pods import Claims, claims, nominations
+from rebalancer.strategies.pending_pods import Claims, claims, first_pending, nominations
 from rebalancer.strategies.pools import autoscaler_of, pools_of, removal_taint
 from rebalancer.strategies.predicted_levels import predictions_that_hold
 from rebalancer.strategies.pressure import under_pressure, words
@@ -37,6 +37,7 @@ CONTROL_PLANE_LABELS: Final = (
 _NOT_READY: Final = Reason.NOT_READY.refusal()
 _CORDONED: Final = Reason.CORDONED.refusal()
 _CONTROL_PLANE: Final = Reason.CONTROL_PLANE.refusal()
+_KEPT_EMPTY: Final = Reason.KEPT_EMPTY.refusal()
 _UNDER_MAINTENANCE: Final = Reason.UNDER_MAINTENANCE.refusal()
 _NAMED: Final = 5
 _INFEASIBLE: Final = "Infeasible"
@@ -66,6 +67,7 @@ class Role(Flag):
 
 TAKING: Final = Role.TARGET | Role.REFUGE
 EVERYTHING: Final = TAKING | Role.SOURCE | Role.SPREAD
+KEEPS_EMPTY: Final = Role.TARGET | Role.SOURCE | Role.SPREAD | Role.FIRST_REFUGE
 
 
 class RuleContext(NamedTuple):
@@ -135,6 +137,11 @@ def is_not_under_maintenance(view: NodeView, _: RuleContext) -> Refusal | None:
     return None
 
 
+def is_not_kept_empty(view: NodeView, _: RuleContext) -> Refusal | None:
+    """A drain may use it as the last resort."""
+    return _KEPT_EMPTY if kept_empty(view.node.annotations) else None
+
+
 def is_not_being_removed(view: NodeView, _: RuleContext) -> Refusal | None:
     taint = removal_taint(view.node)
     if not taint:
@@ -194,6 +201,7 @@ RULES: tuple[Rule, ...] = (
     Rule(is_no_control_plane, EVERYTHING),
     Rule(is_not_under_maintenance, EVERYTHING),
     Rule(is_not_being_removed, EVERYTHING),
+    Rule(is_not_kept_empty, KEEPS_EMPTY),
     Rule(is_old_enough, Role.SPREAD),
     Rule(pool_gives_for_load, Role.SOURCE | Role.SPREAD),
     Rule(is_not_nominated, Role.TARGET | Role.SPREAD),
@@ -240,6 +248,7 @@ def participation(cluster: ClusterView, evictable: Evictable) -> Participation:
         predicted=predictions_that_hold(cluster.snapshot.migrations.values(), cluster.load.nodes),
         notes=(*_untried(found.untried), *_failing(failing)),
         states=_resizes(cluster.snapshot),
+        pending=first_pending(cluster.pending_times, cluster.snapshot, config, cluster.now_s),
         mobility=Mobility(cluster.world, evictable),
     )
 

@@ -30,7 +30,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from common.cache.snapshot import Snapshot
-from common.cluster.records import ControllerId, NodeName, OwnerUid, PodRecord
+from common.cluster.records import UNBOUND, ControllerId, NodeName, OwnerUid, PodRecord
+from common.config import RebalancerConfiguration
 from common.fit import Candidate, World
 from rebalancer.evictability import in_a_pod_group
 
@@ -111,6 +112,21 @@ def claims(world: World, schedulers: Container[str]) -> Claims:
             if node is not None:
                 found.setdefault((node.name, pod.namespace), pod.key)
     return Claims(found, max(0, len(kinds) - KINDS))
+
+
+def first_pending(
+    times: PendingTimes, snapshot: Snapshot, config: RebalancerConfiguration, now_s: float
+) -> str:
+    """Return a pod that waits for a node, whether or not one has room; empty if none does.
+
+    Pods of one namespace count for `LONGEST_S`, as for the nodes that they could use.
+    """
+    waiting = [p for p in snapshot.pending.values() if _waits(p, config.scheduler_names)]
+    waits: dict[Wait, str] = {}
+    for pod in sorted(waiting, key=lambda pod: pod.key):
+        waits.setdefault((UNBOUND, pod.namespace), pod.key)
+    times.note(waits, now_s)
+    return times.kept_nodes(waits, now_s).get(UNBOUND, "")
 
 
 def _waits(pod: PodRecord, schedulers: Container[str]) -> bool:

@@ -66,7 +66,12 @@ def gates(cluster: ClusterView) -> Judge:
 def assess(cluster: ClusterView, judged: Judge) -> Assessment:
     """Return what the real strategies want of the samples at hand."""
     assessor = Assessor(cluster.config)
-    return assessor.assess(cluster, lambda pod: not judged(pod, Purpose.LOAD), at_once=True)
+    return assessor.assess(
+        cluster,
+        lambda pod: not judged(pod, Purpose.LOAD),
+        at_once=True,
+        refusals=lambda pod: judged(pod, Purpose.LOAD),
+    )
 
 
 def demand_of(

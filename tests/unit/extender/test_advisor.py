@@ -8,6 +8,7 @@ import asyncio
 import msgspec
 import pytest
 
+from common.api.contract import CONSOLIDATION_SINCE
 from common.config import ExtenderConfiguration
 from extender.advisor import Advisor
 from extender.protocol import FilterResult, RequestPod
@@ -238,3 +239,17 @@ def test_it_says_when_load_does_not_count() -> None:
     world.refresh()
     (row,) = world.advisor.explain()
     assert (row.score, row.why) == (5, "too few nodes are measured: all scores are equal")
+
+
+async def test_a_node_that_is_kept_empty_has_the_lowest_score_until_the_mark_goes() -> None:
+    world = AdvisorWorld()
+    world.loads(full=70.0, free=0.0)
+    world.node("free", annotations={CONSOLIDATION_SINCE: "then"})
+    first = world.advisor.prioritize(world.pod("p"), ["full", "free"]).values
+    assert first[1] == 0 < first[0]
+    assert list((await world.advisor.filter(world.pod("q"), ["full", "free"])).keep) == ["full"]
+    assert "kept empty" in {row.node: row.why for row in world.advisor.explain()}["free"]
+    world.node("free")
+    last = world.advisor.prioritize(world.pod("r"), ["full", "free"]).values
+    assert last[1] > last[0]
+    assert len((await world.advisor.filter(world.pod("s"), ["full", "free"])).keep) == 2

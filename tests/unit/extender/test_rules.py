@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from common.api.contract import CONSOLIDATION_SINCE
 from common.cluster.records import PodUid
 from common.cluster.resources import Resources
 from common.load import Load
@@ -31,7 +32,8 @@ def world_of(case: dict[str, Any]) -> AdvisorWorld:
     world = AdvisorWorld(**case.get("config", {}))
     for name, load in case["nodes"].items():
         figures = dict(load) if isinstance(load, dict) else {"cpu": load}
-        world.node(name, maintenance=figures.pop("maintenance", ""))
+        marks = {CONSOLIDATION_SINCE: "then"} if figures.pop("kept", False) else {}
+        world.node(name, maintenance=figures.pop("maintenance", ""), annotations=marks)
         if figures["cpu"] is not None:
             world.busy(name, **figures)
     world.measure(only=[name for name, load in case["nodes"].items() if load is not None])

@@ -76,6 +76,11 @@ REBALANCER: dict[str, Any] = LOAD | {
     "keepFinished": "1h",
     "breaker": {"window": 20, "minimum": 5, "badShare": 0.2, "halfOpenAfter": "10m"},
     "maintenance": {"cordon": True, "deadline": None, "schedule": []},
+    "consolidation": {
+        "target": 65.0,
+        "minNodeAge": "10m",
+        "cost": {"label": "", "annotation": "", "instanceTypes": {}},
+    },
     "paused": False,
 }
 # Waits and limits of reading, which the tables do not name.

@@ -24,7 +24,7 @@ from tests.support.worlds.strategies import (
     told,
 )
 
-ALL = [str(name) for name in Strategy]
+ALL = ["LoadBalancing", "ResourceOptimization", "NodeMaintenance"]
 
 
 @pytest.mark.parametrize("case", load_cases("observations"), ids=str)

@@ -14,7 +14,7 @@ from rebalancer.goals import Goal, Spread
 from rebalancer.strategies import Assessment, Assessor
 from tests.support.worlds.strategies import NOW_S, Scene, evictable
 
-ALL = [str(name) for name in Strategy]
+ALL = ["LoadBalancing", "ResourceOptimization", "NodeMaintenance"]
 MAINTENANCE = "scheduler.alpha.kubernetes.io/maintenance"
 LABELS: tuple[dict[str, str], ...] = (
     {},

@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes that `Consolidation` frees, beside the most that an exact judge can free.
+
+    python -m bench.consolidation [FAMILY ...] [--seeds 10] [--first 1]
+
+Clusters are drawn from seeds. The running program plans for each (`--once --dry-run`); the plan is
+applied to the drawn numbers, which are checked again: no node above the target, requests fit, no
+immovable pod moved. The judge (HiGHS) reads the same numbers and maximizes what the freed nodes
+cost, with one variable for each pod and node.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import highspy
+
+from bench.zoo.cluster import GIB, Use, ZooCluster
+from bench.zoo.program import planned
+
+TARGET: Final = 65.0
+SETTINGS: Final = {"enabledStrategies": ["Consolidation"], "singleReplica": "allow"}
+FIRM: Final = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+COST: Final = "price"
+SECONDS: Final = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node of a drawn cluster."""
+
+    cpu_milli: int
+    mem_bytes: int
+    cost: float
+    zone: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod of a drawn cluster."""
+
+    home: str
+    use: Use
+    requests: Use
+    workload: str
+    zone: str
+    """The only zone where it may run; empty for any."""
+    firm: bool
+
+
+@dataclass(slots=True)
+class Drawn:
+    """A cluster in numbers."""
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    pods: dict[str, Pod] = field(default_factory=dict)
+
+    def manifests(self) -> ZooCluster:
+        """Return it as API objects."""
+        priced = {**SETTINGS, "consolidation": {"target": TARGET, "cost": {"label": COST}}}
+        cluster = ZooCluster(dict(priced))
+        for name, node in self.nodes.items():
+            labels = {COST: str(node.cost), "zone": node.zone}
+            cluster.node(name, cpu=node.cpu_milli // 1000, gib=node.mem_bytes // GIB, labels=labels)
+        for workload in dict.fromkeys(pod.workload for pod in self.pods.values()):
+            pods = [pod for pod in self.pods.values() if pod.workload == workload]
+            first, more = pods[0], dict[str, Any]()
+            if first.zone:
+                more["spec"] = {"nodeSelector": {"zone": first.zone}}
+            cluster.workload(
+                workload,
+                [pod.home for pod in pods],
+                [pod.use for pod in pods],
+                requests=first.requests,
+                **more,
+            )
+        for made in cluster.objects["pods"]:
+            if self.pods[made["metadata"]["name"]].firm:
+                made["metadata"]["annotations"] = FIRM
+        return cluster
+
+    def replicas(self, workload: str) -> int:
+        return sum(pod.workload == workload for pod in self.pods.values())
+
+
+def draw(
+    rng: random.Random,
+    sizes: Sequence[tuple[int, float]],
+    *,
+    level: tuple[float, float],
+    firm: float = 0.0,
+    zones: int = 1,
+    generous: float = 0.6,
+) -> Drawn:
+    """Return nodes of these cores and costs, filled to a level with workloads of 1 to 3 pods."""
+    found = Drawn()
+    for number, (cores, cost) in enumerate(sizes):
+        zone = f"z{number % zones}"
+        found.nodes[f"n{number}"] = Node(1000 * cores, 4 * cores * GIB, cost, zone)
+    left = {n: rng.uniform(*level) / 100 * node.cpu_milli for n, node in found.nodes.items()}
+    number = 0
+    while open_ := [name for name, milli in left.items() if milli > 100]:
+        homes = rng.sample(open_, min(len(open_), rng.randint(1, 3)))
+        use = rng.randint(150, 900)
+        asked = Use(int(use * generous), GIB // 8)
+        zone = found.nodes[homes[0]].zone if zones > 1 and rng.random() < 0.5 else ""
+        homes = [home for home in homes if not zone or found.nodes[home].zone == zone]
+        stays = rng.random() < firm
+        for index, home in enumerate(homes):
+            milli = min(use, max(50, int(left[home])))
+            left[home] -= milli
+            pod = Pod(home, Use(milli, GIB // 4), asked, f"app-{number}", zone, stays)
+            found.pods[f"app-{number}-{index}"] = pod
+        number += 1
+    return found
+
+
+def equal(rng: random.Random) -> Drawn:
+    return draw(rng, [(8, 1.0)] * rng.randint(5, 9), level=(10, 45))
+
+
+def mixed(rng: random.Random) -> Drawn:
+    """Sizes and costs differ, and the large ones are not always the dearest for what they are."""
+    kinds = [(4, 1.0), (8, 1.9), (16, 3.0), (8, 2.6)]
+    return draw(rng, rng.choices(kinds, k=rng.randint(5, 8)), level=(10, 45))
+
+
+def firm(rng: random.Random) -> Drawn:
+    return draw(rng, [(8, 1.0)] * rng.randint(5, 9), level=(10, 40), firm=0.08)
+
+
+def zoned(rng: random.Random) -> Drawn:
+    return draw(rng, [(8, 1.0)] * rng.randint(6, 9), level=(10, 40), zones=2)
+
+
+def requested(rng: random.Random) -> Drawn:
+    """Pods request twice what they use: requests decide."""
+    return draw(rng, [(8, 1.0)] * rng.randint(5, 8), level=(10, 35), generous=2.2)
+
+
+FAMILIES: Final[Mapping[str, Callable[[random.Random], Drawn]]] = {
+    each.__name__: each for each in (equal, mixed, firm, zoned, requested)
+}
+
+
+class Judge:
+    """The linear problem in whole numbers: which nodes are free, and where their pods go."""
+
+    def __init__(self, drawn: Drawn) -> None:
+        self._drawn = drawn
+        self._solver: Any = highspy.Highs()  # type: ignore[no-untyped-call] # has no stubs
+        for name, value in {"output_flag": False, "threads": 1, "time_limit": SECONDS}.items():
+            self._solver.setOptionValue(name, value)
+        self._columns = 0
+        self._free = {name: self._column(-node.cost) for name, node in drawn.nodes.items()}
+        self._goes = {
+            (pod, name): self._column(0.0)
+            for pod, found in drawn.pods.items()
+            for name, node in drawn.nodes.items()
+            if name != found.home and found.zone in ("", node.zone) and not found.firm
+        }
+        self._rows()
+
+    def most(self) -> float:
+        """Return what the best set of nodes costs."""
+        self._solver.run()
+        return -float(self._solver.getInfo().objective_function_value)
+
+    def _column(self, cost: float) -> int:
+        self._solver.addVar(0.0, 1.0)
+        self._solver.changeColCost(self._columns, cost)
+        self._solver.changeColIntegrality(self._columns, highspy.HighsVarType.kInteger)
+        self._columns += 1
+        return self._columns - 1
+
+    def _row(self, least: float, most: float, terms: Sequence[tuple[int, float]]) -> None:
+        indices, values = [column for column, _ in terms], [value for _, value in terms]
+        self._solver.addRow(least, most, len(terms), indices, values)
+
+    def _rows(self) -> None:
+        drawn = self._drawn
+        for key, pod in drawn.pods.items():
+            goes = [(column, 1.0) for (p, _), column in self._goes.items() if p == key]
+            self._row(0.0, 0.0, [*goes, (self._free[pod.home], -1.0)])
+        for (_, name), column in self._goes.items():
+            self._row(-highspy.kHighsInf, 1.0, [(column, 1.0), (self._free[name], 1.0)])
+        for name in drawn.nodes:
+            for amount, room in _amounts(drawn, name):
+                terms = [
+                    (column, float(amount(drawn.pods[p])))
+                    for (p, node), column in self._goes.items()
+                    if node == name
+                ]
+                self._row(-highspy.kHighsInf, max(0.0, room), terms)
+            self._apart(name)
+
+    def _apart(self, name: str) -> None:
+        """No host gets all replicas of a workload; what is there already may stay."""
+        for workload in dict.fromkeys(pod.workload for pod in self._drawn.pods.values()):
+            replicas = self._drawn.replicas(workload)
+            mine = [p for p, pod in self._drawn.pods.items() if pod.workload == workload]
+            there = sum(self._drawn.pods[p].home == name for p in mine)
+            terms = [(self._goes[p, name], 1.0) for p in mine if (p, name) in self._goes]
+            if replicas > 1 and terms:
+                self._row(-highspy.kHighsInf, max(0.0, float(replicas - 1 - there)), terms)
+
+
+def _amounts(drawn: Drawn, name: str) -> list[tuple[Callable[[Pod], float], float]]:
+    """Return what pods take of a node, and how much of it is left."""
+    node = drawn.nodes[name]
+    here = [pod for pod in drawn.pods.values() if pod.home == name]
+    amounts: tuple[tuple[Callable[[Pod], float], float], ...] = (
+        (lambda pod: pod.use.cpu_milli, TARGET / 100 * node.cpu_milli),
+        (lambda pod: pod.use.mem_bytes, TARGET / 100 * node.mem_bytes),
+        (lambda pod: pod.requests.cpu_milli, node.cpu_milli),
+        (lambda pod: pod.requests.mem_bytes, node.mem_bytes),
+    )
+    return [(amount, most - sum(map(amount, here))) for amount, most in amounts]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What the program frees, and what could be freed."""
+
+    freed: float
+    most: float
+    evictions: int
+    broken: tuple[str, ...]
+
+
+async def compared(family: str, seed: int) -> Result:
+    """Plan and judge one cluster."""
+    drawn = FAMILIES[family](random.Random(f"{family}-{seed}"))
+    plan = await planned(drawn.manifests())
+    goes = {move["pod"].partition("/")[2]: move["target"] for move in plan.moves}
+    homes = {name: goes.get(name, pod.home) for name, pod in drawn.pods.items()}
+    used = set(homes.values())
+    freed = sum(node.cost for name, node in drawn.nodes.items() if name not in used)
+    most = await asyncio.to_thread(Judge(drawn).most)
+    return Result(freed, most, len(goes), tuple(broken(drawn, goes, homes)))
+
+
+def broken(drawn: Drawn, goes: Mapping[str, str], homes: Mapping[str, str]) -> list[str]:
+    """Return the rules that a plan breaks."""
+    found = [f"{pod} may not move" for pod in goes if drawn.pods[pod].firm]
+    sources, used = {drawn.pods[pod].home for pod in goes}, set(homes.values())
+    found += [f"{name} is emptied in part" for name in sorted(sources & used)]
+    takes = Counter(goes.values())
+    for name, node in drawn.nodes.items():
+        pods = [drawn.pods[pod] for pod, home in homes.items() if home == name]
+        if takes[name] and sum(p.use.cpu_milli for p in pods) > TARGET / 100 * node.cpu_milli + 1:
+            found.append(f"{name} is above the target")
+        if sum(p.requests.cpu_milli for p in pods) > node.cpu_milli:
+            found.append(f"{name} is requested more than it has")
+    return found
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.consolidation")
+    parser.add_argument("family", nargs="*", default=list(FAMILIES))
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--first", type=int, default=1)
+    given = parser.parse_args()
+    print(
+        f"{'family':<12}{'clusters':>9}{'freed':>9}{'most':>9}{'ratio':>8}{'evictions':>11}  broken"
+    )
+    freed = most = 0.0
+    for family in given.family:
+        seeds = range(given.first, given.first + given.seeds)
+        results = [await compared(family, seed) for seed in seeds]
+        mine, best = sum(r.freed for r in results), sum(r.most for r in results)
+        freed, most = freed + mine, most + best
+        wrong = [f"{s}: {r.broken}" for s, r in zip(seeds, results, strict=True) if r.broken]
+        moves = sum(r.evictions for r in results)
+        ratio = mine / best if best else 1.0
+        print(
+            f"{family:<12}{len(results):>9}{mine:>9.1f}{best:>9.1f}{ratio:>8.3f}{moves:>11}  {wrong}"
+        )
+    print(f"{'all':<12}{'':>9}{freed:>9.1f}{most:>9.1f}{freed / most if most else 1.0:>8.3f}")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

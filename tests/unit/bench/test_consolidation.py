@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The running program frees what the exact judge can free, on a few small clusters."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.consolidation import FAMILIES, Drawn, Judge, Node, Pod, compared
+from bench.zoo.cluster import GIB, Use
+
+SMALL = Use(1000, GIB)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_the_program_frees_at_least_95_percent_of_the_optimum(family: str) -> None:
+    results = [await compared(family, seed) for seed in (1, 2)]
+    assert [result.broken for result in results] == [(), ()]
+    assert sum(r.freed for r in results) >= 0.95 * sum(r.most for r in results)
+
+
+def drawn(*loads: int) -> Drawn:
+    """Return nodes of 8 cores, each with one pod that uses so many millicores."""
+    found = Drawn()
+    for number, milli in enumerate(loads):
+        found.nodes[f"n{number}"] = Node(8000, 32 * GIB, 1.0, "z")
+        use = Use(milli, GIB)
+        found.pods[f"p{number}"] = Pod(f"n{number}", use, SMALL, f"w{number}", "", firm=False)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("loads", "most"), [((2000, 2000, 1000), 2.0), ((2700, 2700, 2700), 0.0), ((5000, 100), 1.0)]
+)
+def test_the_judge_knows_the_optimum_of_small_clusters(loads: tuple[int, ...], most: float) -> None:
+    assert Judge(drawn(*loads)).most() == pytest.approx(most)
