@@ -280,7 +280,8 @@ async def main() -> None:
         moves = sum(r.evictions for r in results)
         ratio = mine / best if best else 1.0
         print(
-            f"{family:<12}{len(results):>9}{mine:>9.1f}{best:>9.1f}{ratio:>8.3f}{moves:>11}  {wrong}"
+            f"{family:<12}{len(results):>9}{mine:>9.1f}{best:>9.1f}{ratio:>8.3f}{moves:>11}"
+            f"  {wrong}"
         )
     print(f"{'all':<12}{'':>9}{freed:>9.1f}{most:>9.1f}{freed / most if most else 1.0:>8.3f}")
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is wanted of the nodes: goals, stated by strategies and met by the planner.
 
-A goal names nodes and percentages, never victims. Plain values, each with a message.
+A goal names nodes and percentages, never victims, unless a rule of the pod itself is broken
+where it runs: then it names that pod. Plain values, each with a message.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from common.cluster.records import NodeName
+from common.cluster.records import NodeName, PodUid
 from common.config import LoadSettings, Strategy
 
 PRECISION: Final = 0.05
@@ -119,7 +120,21 @@ class Empty(msgspec.Struct, frozen=True, kw_only=True):
     """
 
 
-Goal = AtMost | Spread | Empty
+class Relocate(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod has to leave its node for one that suits it."""
+
+    strategy: Strategy
+    node: NodeName
+    """Where it is."""
+    pod: PodUid
+    name: str
+    """namespace/name"""
+    tiers: tuple[frozenset[NodeName], ...] = ()
+    """Where it should go, the best nodes first; nothing stands for anywhere that it fits."""
+    message: str
+
+
+Goal = AtMost | Spread | Empty | Relocate
 
 
 def title(goal: Goal) -> str:
@@ -130,4 +145,6 @@ def title(goal: Goal) -> str:
     if isinstance(goal, Spread):
         nodes = f"pool {goal.pool}" if goal.pool else "all nodes"
         return f"{nodes} within {goal.points:g} points of {goal.dimension.label}"
+    if isinstance(goal, Relocate):
+        return f"{goal.name} away from {goal.node}"
     return f"{goal.node} empty"

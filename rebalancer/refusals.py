@@ -402,6 +402,11 @@ class Reason(StrEnum):
         "Unwelcome",
         _for_now("{node} has a PreferNoSchedule taint that it does not tolerate"),
     )
+    NOT_ASKED_FOR = "NotAskedFor", _for_now("{node} does not suit it better than its node")
+    LEVELS_LOST = (
+        "LevelsLost",
+        _for_now("with it on {node} the pool would be uneven (imbalanceThreshold)"),
+    )
     PILED_UP_ON_HOST = (
         "PiledUpOnHost",
         _for_now("{node} holds as many replicas of it as one host may"),

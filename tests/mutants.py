@@ -106,7 +106,10 @@ REGISTRIES: tuple[Registry, ...] = (
     Registry(
         "rebalancer.strategies.assessment",
         "STRATEGIES",
-        ("tests/unit/rebalancer/strategies/test_strategies.py",),
+        (
+            "tests/unit/rebalancer/strategies/test_strategies.py",
+            "tests/unit/rebalancer/strategies/test_violations.py",
+        ),
     ),
 )
 

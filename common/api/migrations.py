@@ -33,6 +33,7 @@ class MoveReason(StrEnum):
     """Its node is emptied so that an autoscaler can remove it."""
     MAKES_ROOM = "MakesRoom"
     """It leaves a node that is not drained itself, so that another pod of the plan fits there."""
+    VIOLATION = "Violation"
 
 
 class Purpose(StrEnum):

@@ -50,6 +50,7 @@ from common.config.rebalancer import (
 from common.config.rules import (
     FOR_LOAD,
     GENERAL,
+    REPAIRS,
     Closed,
     Decided,
     NamespaceRules,
@@ -78,6 +79,7 @@ __all__ = [
     "FOR_LOAD",
     "GENERAL",
     "KINDS",
+    "REPAIRS",
     "Aggregation",
     "AggregationType",
     "Aggregations",

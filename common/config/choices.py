@@ -27,6 +27,7 @@ class Strategy(StrEnum):
     RESOURCE_OPTIMIZATION = "ResourceOptimization"
     NODE_MAINTENANCE = "NodeMaintenance"
     CONSOLIDATION = "Consolidation"
+    VIOLATIONS = "Violations"
 
 
 class Mode(StrEnum):

@@ -35,6 +35,8 @@ NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 FOR_LOAD: Final = frozenset(
     {Strategy.LOAD_BALANCING, Strategy.RESOURCE_OPTIMIZATION, Strategy.CONSOLIDATION}
 )
+REPAIRS: Final = frozenset({Strategy.VIOLATIONS})
+"""State goals for single pods, whatever their nodes use."""
 GENERAL: Final = "the configuration"
 
 Labels = Mapping[str, str]
@@ -115,6 +117,12 @@ class NodeRules:
         """Whether the pool has a strategy for load, if it names its strategies."""
         own = self.pool.enabled_strategies if self.pool is not None else None
         return own is None or not FOR_LOAD.isdisjoint(own)
+
+    @property
+    def gives_pods(self) -> bool:
+        """Whether the pool has a strategy that moves pods but drains no node, if it names any."""
+        own = self.pool.enabled_strategies if self.pool is not None else None
+        return self.gives_for_load or not REPAIRS.isdisjoint(own or ())
 
     @property
     def schedule(self) -> Schedule:

@@ -74,6 +74,7 @@ _PASSED: Final[Mapping[str, str]] = {
     "is_not_being_removed": "no autoscaler is removing it",
     "is_not_kept_empty": "Consolidation does not empty it",
     "is_old_enough": "it is older than minNodeAge",
+    "pool_gives_pods": "its pool has a strategy that moves single pods, or names none",
     "pool_gives_for_load": "its pool has a strategy for load, or names none",
     "is_not_nominated": "the scheduler keeps no room there for a pending pod",
     "is_not_claimed": "no pending pod is waiting for it",

@@ -10,11 +10,12 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import Final
 
 from common.api.migrations import MoveReason
 from common.cluster.records import PodRecord
 from common.config import Strategy
-from rebalancer.goals import AtMost, Goal, title
+from rebalancer.goals import AtMost, Goal, Relocate, title
 from rebalancer.planner.bounds import lower_bound
 from rebalancer.planner.cycle import cut
 from rebalancer.planner.draft import Draft
@@ -26,6 +27,9 @@ from rebalancer.planner.plan import NO_BOUND, Bound, Move, NodePlan, Plan
 from rebalancer.planner.problem import Problem, Reaches
 from rebalancer.planner.reach import Reach
 from rebalancer.refusals import Refusal
+
+REASONS: Final = {Strategy.VIOLATIONS: MoveReason.VIOLATION}
+"""Why pods with a goal of their own are moved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -160,12 +164,23 @@ class _Assembly:
         return isinstance(goal, AtMost) and self._outcome.draft.meets(goal)
 
     def _strategy(self, m: Movable) -> Strategy:
+        own = self._own(m)
+        if own is not None:
+            return own.strategy
         goal = self._problem.goal_of(m.row)
         if goal is None and m in self._outcome.leveled:
             return Strategy.LOAD_BALANCING
-        return (goal or self._problem.goals[0]).strategy
+        return (goal or self._helped()).strategy
+
+    def _helped(self) -> Goal:
+        """Return the goal for which pods make room: those of single pods need none."""
+        goals = (g for g in self._problem.goals if not isinstance(g, Relocate))
+        return next(goals, self._problem.goals[0])
 
     def _reason(self, m: Movable) -> tuple[MoveReason, str]:
+        own = self._own(m)
+        if own is not None:
+            return REASONS[own.strategy], own.message
         name, goal = self._problem.nodes[m.row], self._problem.goal_of(m.row)
         if goal is not None:
             if m.consolidated:
@@ -176,6 +191,11 @@ class _Assembly:
             goals = (g for g in self._problem.spreads if name in g.nodes)
             return MoveReason.SPREAD, next((g.message for g in goals), "its pool is uneven")
         return MoveReason.MAKES_ROOM, f"{name} has to make room for another pod of this plan"
+
+    def _own(self, m: Movable) -> Relocate | None:
+        """Return the goal that names a pod, if its move meets it."""
+        goal = self._problem.relocations.get(m.pod.uid)
+        return goal if goal is not None and self._outcome.draft.meets(goal) else None
 
     def _owner(self, pod: PodRecord) -> str:
         found = self._problem.snapshot.top_workload(pod)

@@ -8,7 +8,8 @@ combine by max, because one eviction serves them all:
 
 * a node above its ceiling loses at least as many pods as it takes when its largest leave
   first, in every resource, and in every weighting of its broken resources;
-* a node to be emptied loses each of its pods that may move.
+* a node to be emptied loses each of its pods that may move;
+* a pod with a goal of its own leaves its node.
 
 So the sum over nodes holds for ceilings and *empty* together. For a spread goal the same sum
 is taken with what the level of the pool asks of each node (`spread_bound`); bounds of several
@@ -27,7 +28,7 @@ from typing import Final
 import numpy as np
 
 from common.cluster.records import NodeName
-from rebalancer.goals import PRECISION, AtMost, Empty, Goal, Spread
+from rebalancer.goals import PRECISION, AtMost, Empty, Goal, Relocate, Spread
 from rebalancer.planner.instance import (
     TOLERANCE,
     Flags,
@@ -70,11 +71,13 @@ class SourceNeeds:
 
     ceilings: Ints
     empty: Ints
+    single: Ints
+    """Of pods with goals of their own."""
 
     @property
     def most(self) -> Ints:
         """[N] what each node loses at least."""
-        return np.maximum(self.ceilings, self.empty)
+        return np.maximum(np.maximum(self.ceilings, self.empty), self.single)
 
     @property
     def total(self) -> int:
@@ -85,12 +88,14 @@ class SourceNeeds:
     def bound(self) -> Bound:
         if not self.total:
             return NO_BOUND
-        emptied = int(self.empty.sum())
-        proof = "empty" if 2 * emptied >= self.total else "ceilings"
+        emptied, above = int(self.empty.sum()), int(self.ceilings.sum())
+        proof = "empty" if 2 * emptied >= self.total else "ceilings" if above else "relocate"
         return Bound(evictions=self.total, proof=proof, message=self._message())
 
     def _message(self) -> str:
-        emptied, above = self.empty > 0, (self.ceilings > 0) & (self.empty == 0)
+        emptied, single = self.empty > 0, self.single > self.ceilings
+        above = (self.ceilings > 0) & ~emptied & ~single
+        single &= ~emptied
         parts = []
         if above.any():
             parts.append(
@@ -101,6 +106,8 @@ class SourceNeeds:
             parts.append(
                 f"{_nodes(emptied)} to be emptied, and {_pods(self.empty[emptied])} to move"
             )
+        if single.any():
+            parts.append(f"{_pods(self.single[single])} to leave the node where it is")
         return "; ".join(parts)
 
 
@@ -111,6 +118,7 @@ def source_needs(instance: Instance, goals: Iterable[Goal]) -> SourceNeeds:
     return SourceNeeds(
         ceilings=_for_ceilings(instance, [goal for goal in stated if isinstance(goal, AtMost)]),
         empty=_for_emptying(instance, empties),
+        single=_for_single_pods(instance, [g for g in stated if isinstance(g, Relocate)]),
     )
 
 
@@ -158,6 +166,11 @@ def _for_emptying(instance: Instance, goals: Sequence[Empty]) -> Ints:
     rows = rows_of(instance, (goal.node for goal in goals))
     needs[rows] = here[rows]
     return needs
+
+
+def _for_single_pods(instance: Instance, goals: Sequence[Relocate]) -> Ints:
+    rows = rows_of(instance, (goal.node for goal in goals))
+    return np.bincount(rows, minlength=len(instance.nodes))
 
 
 def _nodes(chosen: Flags) -> str:

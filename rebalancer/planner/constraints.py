@@ -121,6 +121,8 @@ def _worst_no_worse(draft: Draft, m: Movable) -> Flags | None:
     problem = draft.problem
     if m.has_to_leave or problem.worst >= problem.highest_ceiling:
         return None
+    if m.pod.uid in problem.relocations:
+        return None  # what counts is where it runs, within the ceilings and levels of the pools
     bearable = draft.joined(m) <= problem.worst + TOLERANCE
     return every(bearable)
 
@@ -131,6 +133,25 @@ def _worst_node_worse(draft: Draft, m: Movable, row: int) -> Refusal:
     return Reason.WORST_NODE_WORSE.refusal(
         node=problem.nodes[row], percent=after, worst=problem.worst
     )
+
+
+def _asked_for(draft: Draft, m: Movable) -> Flags | None:
+    tiers = draft.problem.wanted(m)
+    found: Flags | None = np.logical_or.reduce(tiers) if tiers else None
+    return found
+
+
+def _not_asked_for(draft: Draft, _: Movable, row: int) -> Refusal:
+    return Reason.NOT_ASKED_FOR.refusal(node=draft.problem.nodes[row])
+
+
+def _keeps_levels(draft: Draft, m: Movable) -> Flags | None:
+    problem = draft.problem
+    return draft.pool_levels(m) if m.pod.uid in problem.relocations else None
+
+
+def _levels_lost(draft: Draft, _: Movable, row: int) -> Refusal:
+    return Reason.LEVELS_LOST.refusal(node=draft.problem.nodes[row])
 
 
 def _welcome(draft: Draft, m: Movable) -> Flags:
@@ -204,6 +225,8 @@ CONSTRAINTS: tuple[Constraint, ...] = (
         in_the_end=True,
         modeled=True,
     ),
+    Constraint(Reason.NOT_ASKED_FOR, _asked_for, _not_asked_for),
+    Constraint(Reason.LEVELS_LOST, _keeps_levels, _levels_lost, of_room=True, in_the_end=True),
     Constraint(Reason.NO_ROOM, _roomy, _no_room, of_room=True, modeled=True),
     Constraint(Reason.STARTS_NO_PODS, _starts_pods, _starts_no_pods, yields=True),
     Constraint(Reason.UNWELCOME, _welcome, _unwelcome, yields=True),

@@ -16,12 +16,13 @@ from typing import Final
 import numpy as np
 
 from common.fit import Change, Leave
-from rebalancer.goals import PRECISION, AtMost, Empty, Goal
+from rebalancer.goals import PRECISION, AtMost, Empty, Goal, Relocate
 from rebalancer.planner import constraints
 from rebalancer.planner.fitting import Fitting, Lines
 from rebalancer.planner.instance import Flags, Floats, Ints
 from rebalancer.planner.movable import Movable
 from rebalancer.planner.moved_ties import MovedTies
+from rebalancer.planner.pool_spreads import PoolGuard
 from rebalancer.planner.problem import Problem
 from rebalancer.planner.replicas import Census, Replicas
 from rebalancer.planner.resources import every, some
@@ -71,6 +72,7 @@ class DraftFactory:
         self.problem = problem
         self.fitting = Fitting(demand.cluster.world, problem.nodes)
         self.census = Census(problem, self.fitting)
+        self.pool_guard = PoolGuard(problem)
         self.evaluations = Evaluations(demand.effort.evaluations, len(problem.nodes))
 
     def draft(self) -> Draft:
@@ -85,6 +87,7 @@ class Draft:
         self.problem = problem = shared.problem
         self.fitting = shared.fitting
         self.evaluations = shared.evaluations
+        self._pool_guard = shared.pool_guard
         self.load: Floats = problem.load.copy(order="K")
         self.free, self.places = self.fitting.room()
         self.replicas = Replicas(shared.census)
@@ -248,6 +251,10 @@ class Draft:
         self.transient = False
         return found
 
+    def pool_levels(self, m: Movable) -> Flags | None:
+        """Return the rows to which a pod can go without making a pool uneven."""
+        return self._pool_guard.keeping(m, self.load)
+
     def spreads_no_worse(self, m: Movable) -> Flags | None:
         if self.exact and self._asked_again(m):
             return self._answers(m)[1]
@@ -279,7 +286,17 @@ class Draft:
             return bool((self.load[row] <= problem.enough[row]).all())
         if isinstance(goal, Empty):
             return all(m in self.moves for m in problem.judged(problem.row_of[goal.node]))
+        if isinstance(goal, Relocate):
+            return self._relocates(goal)
         return problem.gap(goal, self.load) <= goal.points + PRECISION
+
+    def _relocates(self, goal: Relocate) -> bool:
+        m = self.problem.relocating(goal)
+        row = self.moves.get(m) if m is not None else None
+        if m is None or row is None:
+            return False
+        tiers = self.problem.wanted(m)
+        return not tiers or any(tier[row] for tier in tiers)
 
     def percent(self) -> Floats:
         return self.problem.percent(self.load)

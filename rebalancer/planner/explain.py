@@ -12,7 +12,7 @@ import numpy as np
 from common.api.migrations import Purpose
 from common.cluster.records import NodeName, PodRecord, PodUid
 from rebalancer.evictability import OPT_OUTS
-from rebalancer.goals import AtMost, Empty, Goal, Spread, title
+from rebalancer.goals import AtMost, Empty, Goal, Relocate, Spread, title
 from rebalancer.planner.draft import Draft
 from rebalancer.planner.instance import Flags
 from rebalancer.planner.movable import Movable
@@ -86,6 +86,7 @@ class Explainer:
     def _sources(self) -> set[int]:
         named = {g.node for g in self._problem.goals if isinstance(g, AtMost | Empty)}
         rows = {self._problem.row_of[name] for name in named}
+        rows |= {self._problem.row_of[g.node] for g in self._problem.relocations.values()}
         rows |= {self._highest(goal) for goal in self._unmet if isinstance(goal, Spread)}
         return rows | {m.row for m in self._draft.moves}
 
@@ -119,6 +120,9 @@ class Explainer:
     def _why_it_stays(self, m: Movable, most: float) -> Refusal:
         if m in self._dropped:
             return self._dropped[m]
+        own = self._problem.relocations.get(m.pod.uid)
+        if own is not None:
+            return self._why_not_relocated(own)
         if self._short[m.row]:
             node = self._problem.nodes[m.row]
             return self._stuck.get(m) or Reason.GOAL_UNMET.refusal(node=node)
@@ -132,7 +136,7 @@ class Explainer:
         for goal in goals:
             if isinstance(goal, Spread):
                 found |= problem.inside(goal)
-            else:
+            elif not isinstance(goal, Relocate):
                 found[problem.row_of[goal.node]] = True
         return found
 
@@ -151,6 +155,10 @@ class Explainer:
         row, refused = self._giver(goal), self._problem.refused
         if row is None:
             return []
+        if isinstance(goal, Relocate):
+            return self._opted_out_on(
+                goal.node, goal, lambda p: refused.get(p.uid, ()) if p.uid == goal.pod else ()
+            )
         return self._opted_out_on(
             self._problem.nodes[row], goal, lambda pod: refused.get(pod.uid, ())
         )
@@ -178,7 +186,7 @@ class Explainer:
             return problem.row_of[goal.node]
         if draft.meets(goal):
             return None
-        if isinstance(goal, AtMost):
+        if isinstance(goal, AtMost | Relocate):
             return problem.row_of[goal.node]
         return self._highest(goal)
 
@@ -192,7 +200,20 @@ class Explainer:
             return self._how_far(self._problem.row_of[goal.node])
         if isinstance(goal, Empty):
             return self._why_not_empty(self._problem.row_of[goal.node])
+        if isinstance(goal, Relocate):
+            return self._why_not_relocated(goal)
         return self._why_apart(goal)
+
+    def _why_not_relocated(self, goal: Relocate) -> Refusal:
+        m = self._problem.relocating(goal)
+        if m is None:
+            return self._not_judged(goal.pod, goal.node)[0]
+        if m in self._dropped:
+            return self._dropped[m]
+        why = self._blocked(m)
+        if why is None:
+            return Reason.NO_ORDER.refusal()
+        return why.with_message(f"no node is left for it: {why.message}")
 
     def _how_far(self, row: int) -> Refusal:
         """Return why a node stays above its ceiling, with the utilization that it ends at."""
@@ -278,6 +299,9 @@ class Explainer:
         takes = self._problem.shelters if m.maintenance else self._problem.takes
         others = takes.copy()
         others[m.row] = False
+        wanted = self._problem.wanted(m)
+        if wanted:
+            others &= np.logical_or.reduce(wanted)
         if not others.any():
             return Reason.NO_TARGET.refusal()
         free = (self._problem.roof - draft.load - m.load) / self._problem.capacity

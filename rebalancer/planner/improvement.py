@@ -26,8 +26,9 @@ TREE: Final = 200
 """Nodes of the search tree for one problem; most are solved at its root."""
 
 Moves = dict[Movable, int]
-Rank = tuple[int, int, int, int, int]
-"""Pods that are stuck, ceilings and spreads that are unmet, last resorts, evictions."""
+Rank = tuple[int, int, int, int, int, int]
+"""Pods that are stuck, ceilings, spreads and goals of single pods that are unmet, last resorts,
+evictions."""
 
 
 def _better(reached: Rank, rank: Rank) -> bool:
@@ -35,7 +36,7 @@ def _better(reached: Rank, rank: Rank) -> bool:
 
     Evictions that only approach a goal are no reason to prefer a plan without them.
     """
-    return reached[:4] < rank[:4] or (not any(rank[:4]) and reached < rank)
+    return reached[:5] < rank[:5] or (not any(rank[:5]) and reached < rank)
 
 
 class Improvement:
@@ -57,7 +58,7 @@ class Improvement:
         """Return better moves, or None; a plan that meets all with `bound` moves is the best."""
         best, found = dict(moves), False
         for hood in neighborhoods(self._draft(best)):
-            if not any(rank[:4]) and rank[4] <= bound:
+            if not any(rank[:5]) and rank[5] <= bound:
                 break
             better = self._better(hood, best, rank)
             if better is not None:
@@ -86,7 +87,7 @@ class Improvement:
             answer = self._solve(asked.problem(nodes=TREE))
             changed = asked.moves(answer) if answer is not None else None
             # Solutions become no cheaper: where all goals are met, fewer moves are wanted.
-            if changed is None or (not any(rank[:4]) and len(kept) + len(changed) >= rank[4]):
+            if changed is None or (not any(rank[:5]) and len(kept) + len(changed) >= rank[5]):
                 return None
             reached = self._ranked(kept | changed)
             if reached is not None:

@@ -22,7 +22,7 @@ from common.cache.tables import NodeTotals
 from common.cluster.records import NodeName, PodRecord, PodUid
 from common.fit import FitIndex, World
 from common.load import LoadView
-from rebalancer.goals import Empty, Goal, Spread
+from rebalancer.goals import Empty, Goal, Relocate, Spread
 from rebalancer.planner.problem import Demand
 from rebalancer.strategies import Assessment, Assessor
 
@@ -74,6 +74,8 @@ def _known_goals(found: Assessment, before: Assessment) -> Assessment:
 def _subject(goal: Goal) -> tuple[str, ...]:
     if isinstance(goal, Spread):
         return "spread", goal.pool, goal.dimension.label
+    if isinstance(goal, Relocate):
+        return "relocate", goal.pod
     return "empty" if isinstance(goal, Empty) else "at most", goal.node
 
 

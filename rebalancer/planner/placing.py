@@ -67,6 +67,20 @@ class Placing:
         self.draft.put(m, row)
         return True
 
+    def relocate(self, m: Movable) -> bool:
+        """Put a pod on the best node that its own goal asks for; tell whether there is one."""
+        draft = self.draft
+        # One such pod may depend on where another has gone, so that is asked for certain.
+        draft.exact = True
+        mask = draft.targets(m)
+        draft.exact = False
+        for tier in self.problem.wanted(m) or (mask,):
+            row = self._pick(m, (mask & tier).nonzero()[0])
+            if row is not None:
+                draft.put(m, row)
+                return True
+        return False
+
     def best(
         self,
         m: Movable,

@@ -127,7 +127,7 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
 
     evictions: int
     proof: str
-    """`ceilings`, `spread`, `empty` or `none`: which certificate gave the number."""
+    """`ceilings`, `spread`, `empty`, `relocate` or `none`: which certificate gave the number."""
     message: str
 
 

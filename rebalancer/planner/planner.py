@@ -19,7 +19,7 @@ import msgspec
 
 from common.cluster.records import NodeName
 from common.config import PriorityPolicy
-from rebalancer.goals import AtMost, Empty, Goal, Spread, title
+from rebalancer.goals import AtMost, Empty, Goal, Relocate, Spread, title
 from rebalancer.planner.assembly import Outcome, assemble
 from rebalancer.planner.bounds import lower_bound
 from rebalancer.planner.draft import Draft
@@ -163,7 +163,7 @@ class _Planning:
         before = self._search.marks
         search = Improvement(self._search.drafts, solve, self._rank_of)
         moves = {step.m: step.row for step in chosen.steps}
-        better = search.run(moves, rank, bound) if rank > (0, 0, 0, 0, bound) else None
+        better = search.run(moves, rank, bound) if rank > (0, 0, 0, 0, 0, bound) else None
         found = self._as_found(better) if better is not None else None
         if found is None:
             self._search.marks = before
@@ -197,7 +197,8 @@ class _Planning:
         hot = sum(isinstance(goal, AtMost) for goal in unmet)
         wide = sum(isinstance(goal, Spread) for goal in unmet)
         last = sum(m in self._search.marks.last_resort for m in draft.moves)
-        return stuck, hot, wide, last, len(chosen.steps)
+        lost = sum(isinstance(goal, Relocate) for goal in unmet)
+        return stuck, hot, wide, lost, last, len(chosen.steps)
 
     def _fair(self, chosen: Chosen) -> Chosen:
         """Prefer pods that use more than they request, if nothing is lost by it."""

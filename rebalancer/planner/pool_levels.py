@@ -14,13 +14,12 @@ from typing import Final
 
 import numpy as np
 
-from common.config import Strategy
-from rebalancer.goals import BALANCED, PRECISION, Dimension, Spread
+from rebalancer.goals import PRECISION, Dimension, Spread
 from rebalancer.planner.draft import Draft
 from rebalancer.planner.instance import Flags, Floats, Ints
 from rebalancer.planner.movable import Movable
+from rebalancer.planner.pool_spreads import pool_spreads
 from rebalancer.planner.problem import Problem, width
-from rebalancer.strategies.pools import fills_low
 
 EPSILON: Final = 1e-6
 
@@ -198,26 +197,7 @@ class Guard:
 
 def guards(problem: Problem) -> tuple[Spread, ...]:
     """Return the spreads that hold now and must not be lost by what else is moved."""
-    cluster, parts = problem.demand.cluster, problem.demand.assessment.participation
     if not problem.goals:
         return ()
-    found = []
-    for pool in sorted(parts.pools):
-        rules = parts.pool_rules[pool]
-        if Strategy.LOAD_BALANCING not in rules.enabled_strategies:
-            continue
-        nodes = tuple(n for n in parts.pools[pool] if n not in parts.spread_refused)
-        fill_low = fills_low(cluster.config.fill_low_nodes, parts.autoscalers[pool])
-        for dimension in BALANCED:
-            goal = Spread(
-                strategy=Strategy.LOAD_BALANCING,
-                pool=pool,
-                dimension=dimension,
-                points=rules.imbalance_threshold,
-                nodes=nodes,
-                fill_low=fill_low,
-                message="its pool would no longer be level",
-            )
-            if nodes and problem.gap(goal, problem.load) <= goal.points + PRECISION:
-                found.append(goal)
-    return tuple(found)
+    spreads = pool_spreads(problem)
+    return tuple(g for g in spreads if problem.gap(g, problem.load) <= g.points + PRECISION)

@@ -21,7 +21,7 @@ import numpy as np
 
 from common.cluster.records import NodeName
 from common.config import PriorityPolicy
-from rebalancer.goals import PRECISION, AtMost, Empty, Goal, Spread
+from rebalancer.goals import PRECISION, AtMost, Empty, Goal, Relocate, Spread
 from rebalancer.planner.instance import Floats
 from rebalancer.planner.resources import rows_of_amounts
 
@@ -98,8 +98,8 @@ class Priorities:
         return {name: most for name, most in found if most < inf}
 
     def state(self, goals: Iterable[Goal]) -> dict[Goal, float]:
-        """Return p of these goals."""
-        return {goal: self._of(goal) for goal in goals}
+        """Return p of these goals; one that names its pod has none."""
+        return {goal: self._of(goal) for goal in goals if not isinstance(goal, Relocate)}
 
     def lift(self, most: Mapping[Goal, float]) -> None:
         """Set p of some goals."""
@@ -134,7 +134,7 @@ class Priorities:
             return self._for_pool(goal)
         row = problem.row_of[goal.node]
         pods = problem.judged(row)
-        if isinstance(goal, Empty):
+        if isinstance(goal, Empty | Relocate):
             return max((m.priority for m in pods), default=inf)
         return _lowest(pods, problem.load[row] - problem.enough[row])
 

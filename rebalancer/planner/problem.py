@@ -36,6 +36,7 @@ from rebalancer.goals import (
     Ceiling,
     Empty,
     Goal,
+    Relocate,
     Spread,
     dimensions_of,
 )
@@ -176,6 +177,9 @@ class Problem:
         above = (goal for goal in self.goals if isinstance(goal, AtMost))
         self.hot = tuple(goal for goal in above if not self.empty[self.row_of[goal.node]])
         """The goals of nodes that are not emptied anyway."""
+        stated = (goal for goal in self.goals if isinstance(goal, Relocate))
+        self.relocations = {g.pod: g for g in stated if not self.empty[self.row_of[g.node]]}
+        """The goals of single pods, of nodes that are not emptied anyway."""
         self.gives = ~self._flags(parts.sources_refused) | self.empty
         self.takes = ~self._flags(parts.targets_refused) & ~self.empty
         self.shelters = ~self._flags(parts.refuges_refused) & ~self.empty
@@ -203,6 +207,7 @@ class Problem:
         self.worst = self._worst()
         self.pods: list[Movable] = []
         self._given_up: dict[int, list[Movable]] = {}
+        self._wanted: dict[PodUid, tuple[Flags, ...]] = {}
         self.refused: dict[PodUid, tuple[Refusal, ...]] = {}
         self._at: dict[int, tuple[Movable, ...]] = {}
         self._searched: dict[int, tuple[Movable, ...]] = {}
@@ -239,6 +244,25 @@ class Problem:
         if row not in self._at:
             self._at[row] = self._judged(row) if self.gives[row] else ()
         return self._at[row]
+
+    def relocating(self, goal: Relocate) -> Movable | None:
+        """Return the pod that a goal names, if no gate refuses to move it."""
+        pods = self.judged(self.row_of[goal.node])
+        return next((m for m in pods if m.pod.uid == goal.pod), None)
+
+    def wanted(self, m: Movable) -> tuple[Flags, ...]:
+        """[N] each, where a pod should go by its own goal, the best nodes first."""
+        goal = self.relocations.get(m.pod.uid)
+        if goal is None or not goal.tiers:
+            return ()
+        found = self._wanted.get(goal.pod)
+        if found is None:
+            found = self._wanted[goal.pod] = tuple(self._flags(tier) for tier in goal.tiers)
+        return found
+
+    def gave_up(self, m: Movable) -> bool:
+        """Tell whether moving a pod was tried without success."""
+        return m in self._given_up.get(m.row, ())
 
     def loads(self, row: int) -> Floats:
         """[P, R] what the pods of a node that may be moved use, in their order."""
@@ -373,7 +397,13 @@ class Problem:
         purpose = Purpose.MAINTENANCE if self.drained[row] else Purpose.LOAD
         view, judge = self.snapshot.nodes[self.nodes[row]], self.demand.judge
         axes, found = self.axes_of(row), []
+        # A pool without a strategy for load gives only the pods that have a goal of their own.
+        some = not (
+            self.empty[row] or self.demand.cluster.rules.of_node(view.node.name).gives_for_load
+        )
         for uid, pod in sorted(view.pods.items()):
+            if some and uid not in self.relocations:
+                continue
             refusals = judge(pod, purpose)
             if refusals:
                 self.refused[uid] = refusals
@@ -426,6 +456,7 @@ class Problem:
         held = self._flags(self.demand.assessment.participation.held)
         if held.any():
             held &= ~self._flags(self._own_goals)
+            held &= ~self._flags(goal.node for goal in self.relocations.values())
             for goal in self.spreads:
                 held &= ~self.inside(goal)
         return held

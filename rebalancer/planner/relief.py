@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nodes that must give: those to be emptied, then those above their ceiling, worst first.
 
+Pods with a goal of their own are moved before: what they take along is one eviction less for
+their nodes.
+
 For a node above its ceiling the sets of pods of the smallest size that cover its excess are
 tried until one of them can be placed. If none can, room is made for one; if that fails, one
 more eviction is allowed, here or elsewhere. A node whose goal is out of reach is relieved in
@@ -16,6 +19,7 @@ from typing import Final
 
 import numpy as np
 
+from rebalancer.goals import Relocate
 from rebalancer.planner.constraints import worthwhile
 from rebalancer.planner.draft import Draft
 from rebalancer.planner.instance import Flags, Floats, Ints
@@ -61,6 +65,8 @@ class Result:
     """Pods of nodes to be emptied that found no place."""
     hot: list[int] = field(default_factory=list)
     """Rows that stay above their ceiling."""
+    lost: list[Relocate] = field(default_factory=list)
+    """Goals of single pods that found no place."""
     extra: int = 0
     """Evictions beyond what the nodes have to give by themselves."""
     last_resort: set[Movable] = field(default_factory=set)
@@ -68,8 +74,8 @@ class Result:
     """Pairs of pods that take each other's place."""
 
     @property
-    def rank(self) -> tuple[int, int, int]:
-        return len(self.stuck), len(self.hot), len(self.draft.moves)
+    def rank(self) -> tuple[int, int, int, int]:
+        return len(self.stuck), len(self.hot), len(self.lost), len(self.draft.moves)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,12 +104,28 @@ class Relief:
 
     def run(self) -> Result:
         """Empty and relieve all nodes that must give, as far as they can be."""
-        steps = [self._empty_all, self._relieve_all]
+        steps = [self._relocate_all, self._empty_all, self._relieve_all]
         for step in reversed(steps) if self.policy.hot_first else steps:
             step()
         self._again()
         self.result.extra = len(self.draft.moves) - self._needed
         return self.result
+
+    def _relocate_all(self) -> None:
+        for goal in self.problem.relocations.values():
+            if not self._relocate(goal):
+                self.result.lost.append(goal)
+
+    def _relocate(self, goal: Relocate) -> bool:
+        """Move the pod of a goal to the best node that takes it."""
+        m = self.problem.relocating(goal)
+        if m is None or self.problem.gave_up(m) or self.draft.evaluations.left <= 0:
+            return False
+        if m in self.draft.moves:
+            return self.draft.meets(goal)
+        placed = self.placing.relocate(m)
+        self._needed += placed
+        return placed
 
     def _empty_all(self) -> None:
         rows = [self.problem.row_of[goal.node] for goal in self.problem.emptied]
@@ -132,6 +154,7 @@ class Relief:
                 self.result.last_resort.add(m)
             else:
                 self.result.stuck.append(m)
+        self.result.lost = [goal for goal in self.result.lost if not self._relocate(goal)]
         if self.draft.moves and self.draft.evaluations.plenty:
             self._stuck.clear()
             self.result.hot = [row for row in self.result.hot if not self._relieve(row)]

@@ -126,7 +126,7 @@ class Search:
     def _searched(self) -> Result:
         best = Relief(self.drafts.draft(), POLICIES[0]).run()
         for policy in POLICIES[1:]:
-            perfect = not (best.stuck or best.hot or best.extra)
+            perfect = not (best.stuck or best.hot or best.lost or best.extra)
             # If no pod could be placed at all, other preferences do not help.
             if perfect or not best.draft.moves or not self.evaluations.plenty:
                 break
@@ -163,10 +163,14 @@ class Search:
         swapped = self.marks.swapped
         found = []
         for m in sorted(moves, key=lambda m: m.cost, reverse=True):
-            if not m.has_to_leave and m not in swapped and self._is_spare(m, levels, wanted):
+            if self._may_stay(m) and m not in swapped and self._is_spare(m, levels, wanted):
                 levels.take_out(m)
                 found.append(m)
         return found
+
+    def _may_stay(self, m: Movable) -> bool:
+        """Tell whether no goal asks for just this pod to move."""
+        return not m.has_to_leave and m.pod.uid not in self._problem.relocations
 
     def _is_spare(self, m: Movable, levels: Levels, wanted: Sequence[Spread]) -> bool:
         """Tell whether its node's own goal and these are met without a move."""

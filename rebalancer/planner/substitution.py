@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from rebalancer.goals import MARGIN, PRECISION, AtMost, Empty, Goal, Spread
+from rebalancer.goals import MARGIN, PRECISION, AtMost, Empty, Goal, Relocate, Spread
 from rebalancer.planner.draft import Draft
 from rebalancer.planner.instance import Floats
 from rebalancer.planner.movable import Movable
@@ -35,7 +35,9 @@ Grade = tuple[int, float]
 def substitutes(draft: Draft, fixed: Collection[Movable]) -> dict[Movable, Movable]:
     """Change the draft; return for each pod that goes now the one that stays in its place."""
     found: dict[Movable, Movable] = {}
-    moves = [m for m in draft.moves if m not in fixed and not m.has_to_leave]
+    own = draft.problem.relocations
+    free = (m for m in draft.moves if m not in fixed and m.pod.uid not in own)
+    moves = [m for m in free if not m.has_to_leave]
     payers = [m for m in moves if _candidates(draft, m)]
     if not payers:
         return found
@@ -51,7 +53,12 @@ def substitutes(draft: Draft, fixed: Collection[Movable]) -> dict[Movable, Movab
 
 
 def _candidates(draft: Draft, m: Movable) -> list[Movable]:
-    pods = [q for q in draft.problem.movables(m.row) if q.turn < m.turn and q not in draft.moves]
+    own = draft.problem.relocations
+    pods = [
+        q
+        for q in draft.problem.movables(m.row)
+        if q.turn < m.turn and q not in draft.moves and q.pod.uid not in own
+    ]
     return sorted(pods, key=lambda q: (q.cost, abs(float(q.load[0] - m.load[0])), q.number))
 
 
@@ -97,7 +104,7 @@ def _no_worse(before: list[Grade], goals: Sequence[Goal], draft: Draft) -> bool:
 
 def _grade(goal: Goal, draft: Draft) -> Grade:
     """Return 2 for a goal that is met with some distance, 1 if at all, 0 with what is missing."""
-    if isinstance(goal, Empty):
+    if isinstance(goal, Empty | Relocate):
         return int(draft.meets(goal)), 0.0
     over, distance = _over(goal, draft)
     if over > PRECISION + TOLERANCE:

@@ -24,6 +24,7 @@ from common.api.migrations import MoveReason, Purpose
 from common.cluster.records import NodeName
 from common.cluster.resources import Resources
 from rebalancer.goals import AtMost
+from rebalancer.planner.assembly import REASONS
 from rebalancer.planner.constraints import left_above_ceiling, not_worth_it, touched_levels
 from rebalancer.planner.cycle import cut
 from rebalancer.planner.draft import Draft, DraftFactory
@@ -148,8 +149,10 @@ class _Review:
 
     def _needed(self, m: Movable, move: Move) -> bool:
         problem, goal = self._problem, self._problem.goal_of(m.row)
-        if m.has_to_leave:
+        if m.has_to_leave or m.pod.uid in problem.relocations:
             return True
+        if move.reason in REASONS.values():
+            return False
         if move.purpose is Purpose.MAINTENANCE:
             return False
         if isinstance(goal, AtMost) and not self._after.meets(goal):
@@ -232,7 +235,8 @@ class _Review:
     def _not_worth_it(
         self, found: Mapping[Movable, Move], rows: Mapping[Movable, int]
     ) -> Refusal | None:
-        if any(m.has_to_leave or found[m].relieves for m in rows):
+        own = self._problem.relocations
+        if any(m.has_to_leave or found[m].relieves or m.pod.uid in own for m in rows):
             return None
         before, after = touched_levels(self._problem, self._after.load, list(rows.items()))
         return not_worth_it(

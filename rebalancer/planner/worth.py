@@ -59,12 +59,15 @@ class Worth:
             return refusal
         moves = [(step.m, step.row) for step in chain]
         before, after = touched_levels(self._problem, load, moves)
-        if float(after.max()) > max(self._problem.worst, float(before.max())) + 1e-6:
+        repairs = all(step.m.pod.uid in self._problem.relocations for step in chain)
+        worst = max(self._problem.worst, float(before.max()))
+        if not repairs and float(after.max()) > worst + 1e-6:
             return Reason.WORST_NODE_WORSE.refusal("chain")
         refusal = left_above_ceiling(self._problem, load, moves)
         if refusal is not None:
             return refusal
-        if any(step.m.row in relieved for step in chain):
+        own = self._problem.relocations
+        if any(step.m.row in relieved or step.m.pod.uid in own for step in chain):
             return None
         return not_worth_it(
             before,

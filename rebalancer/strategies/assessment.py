@@ -19,7 +19,7 @@ import msgspec
 from common.cluster.records import NodeName
 from common.config import LoadSettings
 from common.load import Observations
-from rebalancer.goals import AtMost, Empty, Goal, Spread
+from rebalancer.goals import AtMost, Empty, Goal, Relocate, Spread
 from rebalancer.refusals import Reason, Refusal
 from rebalancer.strategies.base import ClusterView, Judge, Participation, Refused, Strategy
 from rebalancer.strategies.consolidation import Consolidation, with_choice
@@ -29,10 +29,12 @@ from rebalancer.strategies.node_maintenance import NodeMaintenance, notes_when_o
 from rebalancer.strategies.observations import SampleCheck, Waiting, Watch
 from rebalancer.strategies.participation import participation
 from rebalancer.strategies.resource_optimization import ResourceOptimization
+from rebalancer.strategies.violations import Violations
 
 STRATEGIES: tuple[Strategy, ...] = (
     NodeMaintenance(),
     Consolidation(),
+    Violations(),
     ResourceOptimization(),
     LoadBalancing(),
 )
@@ -157,7 +159,7 @@ def _resting(cluster: ClusterView, strategies: Sequence[str]) -> Iterable[str]:
 
 
 def _verdict(goal: Goal, judge: SampleCheck | None) -> Goal | Waiting:
-    if judge is None or isinstance(goal, Empty):
+    if judge is None or isinstance(goal, Empty | Relocate):
         return goal
     return judge.at_most(goal) if isinstance(goal, AtMost) else judge.spread(goal)
 

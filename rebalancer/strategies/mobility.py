@@ -49,6 +49,10 @@ class Mobility:
         self.refused: dict[NodeName, Refusal] = {}
         """Nodes that were found stuck at an end, and why."""
 
+    def evictable(self, pod: PodRecord) -> bool:
+        """Tell whether a pod may be moved."""
+        return self._evictable(pod)
+
     def gives(self, name: NodeName) -> bool:
         """Tell whether a node has a pod that may be moved."""
         found = self._gives.get(name)
@@ -81,7 +85,7 @@ class Mobility:
         return found
 
     def _hosts(self, pod: PodRecord, asked: Collection[NodeName]) -> set[NodeName]:
-        world = self._world.after(_departure(pod))
+        world = self._world.after(departure(pod))
         mask = world.mask(replacement(pod, world.snapshot))
         row_of = world.index.facts.row_of
         return {name for name in asked if mask[row_of[name]] and name != pod.node}
@@ -104,7 +108,7 @@ def _view_pods(snapshot: Snapshot, name: NodeName) -> Collection[PodRecord]:
     return snapshot.nodes[name].pods.values()
 
 
-def _departure(pod: PodRecord) -> Leave | Terminate:
+def departure(pod: PodRecord) -> Leave | Terminate:
     """Return what its replacement sees of it: a StatefulSet waits until the pod is gone."""
     waits = pod.owner is not None and pod.owner.kind == "StatefulSet"
     return Leave(pod.uid) if waits else Terminate(pod.uid)

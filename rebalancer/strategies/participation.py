@@ -157,8 +157,14 @@ def is_old_enough(view: NodeView, context: RuleContext) -> Refusal | None:
     return Reason.TOO_YOUNG.refusal("node", age_s=max(0.0, age_s), wanted=wanted)
 
 
+def pool_gives_pods(view: NodeView, context: RuleContext) -> Refusal | None:
+    """A pool that names its strategies, and only drains among them, keeps its pods."""
+    node = context.cluster.rules.of_node(view.node.name)
+    return None if node.gives_pods else Reason.NO_STRATEGY_FOR_LOAD.refusal(rule=node.words)
+
+
 def pool_gives_for_load(view: NodeView, context: RuleContext) -> Refusal | None:
-    """A pool that names its strategies, and none for load, keeps its pods."""
+    """A pool that names its strategies, and none for load, is not leveled."""
     node = context.cluster.rules.of_node(view.node.name)
     return None if node.gives_for_load else Reason.NO_STRATEGY_FOR_LOAD.refusal(rule=node.words)
 
@@ -203,7 +209,8 @@ RULES: tuple[Rule, ...] = (
     Rule(is_not_being_removed, EVERYTHING),
     Rule(is_not_kept_empty, KEEPS_EMPTY),
     Rule(is_old_enough, Role.SPREAD),
-    Rule(pool_gives_for_load, Role.SOURCE | Role.SPREAD),
+    Rule(pool_gives_pods, Role.SOURCE),
+    Rule(pool_gives_for_load, Role.SPREAD),
     Rule(is_not_nominated, Role.TARGET | Role.SPREAD),
     Rule(is_not_claimed, Role.TARGET),
     Rule(has_no_pressure, Role.TARGET | Role.SPREAD | Role.FIRST_REFUGE),

@@ -8,7 +8,7 @@ from itertools import combinations, product
 
 import numpy as np
 
-from rebalancer.goals import AtMost, Dimension, Empty, Goal, Spread
+from rebalancer.goals import AtMost, Dimension, Empty, Goal, Relocate, Spread
 from rebalancer.planner.instance import Floats, Instance
 
 SLACK = 1e-9
@@ -71,6 +71,8 @@ def _met(instance: Instance, goal: Goal, level: Floats, left: set[int]) -> bool:
         }
         found = level[instance.nodes.index(goal.node)]
         return all(found[_axis(d)] <= highest[d] + SLACK for d in goal.broken)
+    if isinstance(goal, Relocate):
+        return instance.pods.index(goal.pod) in left
     return _together(instance, goal, level)
 
 

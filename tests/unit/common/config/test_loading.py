@@ -171,12 +171,14 @@ def test_anchors_may_be_used(file: Path) -> None:
         ("mode: {a: b}", "mode: must be act or observe, not a block of keys"),
         ("modes: {LoadBalancing: off}", "modes.LoadBalancing: must be act or observe, not off"),
         ("modes: {Balance: act}",
-         "modes.Balance: must be LoadBalancing, ResourceOptimization, NodeMaintenance or "
-         "Consolidation, not Balance"),
+         "modes.Balance: must be LoadBalancing, ResourceOptimization, "
+         "NodeMaintenance, Consolidation or Violations, "
+         "not Balance"),
         ("modes: act", "modes: must be a block of keys, not the text act"),
         ("enabledStrategies: [LoadBalancing, Balance]",
-         "enabledStrategies[1]: must be LoadBalancing, ResourceOptimization, NodeMaintenance or "
-         "Consolidation, not Balance"),
+         "enabledStrategies[1]: must be LoadBalancing, ResourceOptimization, "
+         "NodeMaintenance, Consolidation or Violations, "
+         "not Balance"),
         ("enabledStrategies: LoadBalancing",
          "enabledStrategies: must be a list, not the text LoadBalancing"),
         ("enabledStrategies: [NodeMaintenance, NodeMaintenance]",

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from common.cluster.records import NodeName
-from common.config import Strategy
+from common.config import FOR_LOAD
 from rebalancer.goals import Goal, Spread
 from rebalancer.strategies import Assessment, Assessor
 from tests.support.worlds.strategies import NOW_S, Scene, evictable
@@ -138,7 +138,7 @@ def test_fewer_samples_than_needed_state_no_goal_for_load(
 ) -> None:
     found = assess(cluster, config, looks=looks)
 
-    assert {goal.strategy for goal in found.goals} <= {Strategy.NODE_MAINTENANCE}
+    assert FOR_LOAD.isdisjoint(goal.strategy for goal in found.goals)
     assert {goal.seen for goal in found.waiting} <= {looks}
 
 
@@ -155,4 +155,4 @@ def test_one_bad_sample_among_good_ones_states_nothing(
     for number in range(5):
         spike = cluster if number == bad else None
         found = assessor.assess(scene.cluster(spike, sample_s=NOW_S + number), evictable)
-        assert {goal.strategy for goal in found.goals} <= {Strategy.NODE_MAINTENANCE}
+        assert FOR_LOAD.isdisjoint(goal.strategy for goal in found.goals)

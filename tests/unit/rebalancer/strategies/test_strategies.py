@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from common.cluster.records import NodeName
-from common.config import ConfigError, RebalancerConfiguration, Strategy, load_config
+from common.config import REPAIRS, ConfigError, RebalancerConfiguration, Strategy, load_config
 from rebalancer.goals import AtMost, Spread
 from rebalancer.strategies import STRATEGIES, Assessment, Assessor
 from tests.support.worlds.strategies import Case, Scene, evictable, load_cases, scene_of, told
 
-ALL = ["LoadBalancing", "ResourceOptimization", "NodeMaintenance"]
+ALL = [str(name) for name in Strategy if name not in {*REPAIRS, Strategy.CONSOLIDATION}]
 
 
 def assess(scene: Scene) -> Assessment:

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Move the pods that the scheduler would not place where they are.
+
+Labels and taints of nodes and labels of pods change while pods run, and Kubernetes evicts none for
+it. A pod is moved only for a rule that its replacement has too: otherwise that one could come
+back to the same node.
+
+Taints that Kubernetes or an autoscaler sets, such as that of a cordon, say something about the
+node for a while, and are not a reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, Final
+
+from common.api.objects import Taint
+from common.cluster.records import NodeRecord, PodRecord, PodUid
+from common.cluster.shapes import PodShape
+from common.cluster.tolerations import untolerated
+from common.config import Strategy as StrategyName
+from common.fit import replacement
+from common.fit.predicates.node_affinity import selects
+from rebalancer.goals import Goal, Relocate
+from rebalancer.strategies.base import ClusterView, Participation
+from rebalancer.strategies.conflicts import conflicts, fewest
+from rebalancer.strategies.homes import Homes, settled
+from rebalancer.strategies.pools import REMOVAL_TAINTS
+
+NAMED: Final = 5
+"""Pods that a note names at most."""
+_FOR_A_WHILE: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+
+
+class Violations:
+    """States that pods have to leave nodes that no longer fit them."""
+
+    name: ClassVar[StrategyName] = StrategyName.VIOLATIONS
+    for_load: ClassVar[bool] = False
+
+    def goals(self, cluster: ClusterView, parts: Participation) -> Sequence[Goal]:
+        search = _Search(cluster, parts)
+        found = {**search.unfit(), **search.apart()}
+        pods = (cluster.snapshot.pods[uid] for uid in sorted(found))
+        return [
+            Relocate(
+                strategy=self.name,
+                node=pod.node,
+                pod=pod.uid,
+                name=pod.key,
+                message=f"{pod.key} violates its rules on {pod.node}: {found[pod.uid]}",
+            )
+            for pod in sorted(pods, key=lambda pod: (pod.node, pod.uid))
+            if search.homes.movable(pod)
+        ]
+
+    def notes(self, cluster: ClusterView, parts: Participation) -> Sequence[str]:
+        """Name the pods that violate their rules and may not be moved."""
+        search = _Search(cluster, parts)
+        pods = (cluster.snapshot.pods[uid] for uid in search.unfit())
+        stay = sorted(pod.key for pod in pods if not search.homes.movable(pod))
+        if not stay:
+            return ()
+        more = f" and {len(stay) - NAMED} more" if len(stay) > NAMED else ""
+        verb = "violates" if len(stay) == 1 else "violate"
+        names = f"{', '.join(stay[:NAMED])}{more}"
+        return [f"{names} {verb} rules of where to run, but may not be moved."]
+
+
+class _Search:
+    """What is violated at one moment, in words, by pod."""
+
+    def __init__(self, cluster: ClusterView, parts: Participation) -> None:
+        self._cluster = cluster
+        self._snapshot = cluster.snapshot
+        self.homes = Homes(cluster, parts)
+
+    def unfit(self) -> dict[PodUid, str]:
+        """Return the pods whose node their selector, affinity or tolerations rule out."""
+        found = {}
+        for view in self._snapshot.nodes.values():
+            taints = tuple(_lasting(view.node))
+            known: dict[int, str] = {}
+            for uid, pod in view.pods.items():
+                words = known.get(id(pod.shape))
+                if words is None:
+                    words = known[id(pod.shape)] = _ruled_out(pod.shape, view.node, taints)
+                if words and settled(pod) and self._for_the_next_too(pod, view.node, taints):
+                    found[uid] = words
+        return found
+
+    def _for_the_next_too(
+        self, pod: PodRecord, node: NodeRecord, taints: tuple[Taint, ...]
+    ) -> bool:
+        return bool(_ruled_out(replacement(pod, self._snapshot).shape, node, taints))
+
+    def apart(self) -> dict[PodUid, str]:
+        """Return the fewest pods that have to leave so that anti-affinity holds."""
+        found, pods = conflicts(self._cluster.world), self._snapshot.pods
+        leaving = {uid for uid in self.unfit() if self.homes.of(pods[uid])}
+        staying = {uid: others - leaving for uid, others in found.items() if uid not in leaving}
+        near = {uid: others for uid, others in staying.items() if others}
+
+        def cost(uid: PodUid) -> tuple[float, str]:
+            return float(pods[uid].shape.priority), uid
+
+        chosen = fewest(near, lambda uid: bool(self.homes.of(pods[uid])), cost)
+        return {uid: _too_near(pods[min(near[uid])]) for uid in chosen}
+
+
+def _too_near(other: PodRecord) -> str:
+    return f"required anti-affinity keeps it apart from {other.key} on {other.node}"
+
+
+def _lasting(node: NodeRecord) -> Iterator[Taint]:
+    for taint in node.taints:
+        if not taint.key.startswith(_FOR_A_WHILE) and taint.key not in REMOVAL_TAINTS:
+            yield taint
+
+
+def _ruled_out(shape: PodShape, node: NodeRecord, taints: tuple[Taint, ...]) -> str:
+    """Return which rule of a pod a node breaks; empty if none."""
+    if not selects(shape, node):
+        return "its node selector or required node affinity does not select the node"
+    taint = untolerated(taints, shape.tolerations) if taints else None
+    if taint is None:
+        return ""
+    value = f"={taint.value}" if taint.value else ""
+    return f"it does not tolerate the taint {taint.key}{value}:{taint.effect}"

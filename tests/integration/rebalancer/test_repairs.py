@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Repairs on real sockets: what changes in a living cluster, and the Migrations that follow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from common.kube.resources import NODES
+from simulator import build
+from tests.integration.rebalancer.stand import Json, migrations, rebalancing
+from tests.support.stands.extender import eventually
+from tests.support.stands.simulated_cluster import cluster_of, ready, until
+from tests.support.worlds.migrations import definition
+
+
+async def test_a_taint_makes_the_pods_leave_that_do_not_tolerate_it(tmp_path: Path) -> None:
+    web = build.deployment("web", 6)
+    async with cluster_of(3, definition(), web) as cluster:
+        await until(cluster, lambda: len(ready(cluster, "web")) == 6, "all pods run")
+        config: Json = {"enabledStrategies": ["Violations"], "reschedulingInterval": "100ms"}
+        async with rebalancing(cluster, tmp_path, **config) as one:
+            await eventually(lambda: one.total("cycles_total", result="done") > 2)
+            assert migrations(cluster) == []
+            taint = {"key": "team", "value": "a", "effect": "NoSchedule"}
+            cluster.store.patch(NODES, "node-1", {"spec": {"taints": [taint]}})
+            found: list[Json] = await eventually(lambda: migrations(cluster), "a pod is moved")
+        for spec in (made["spec"] for made in found):
+            assert (spec["source"], spec["strategy"]) == ("node-1", "Violations")
+            assert spec["reason"] == "Violation"
+            assert "it does not tolerate the taint team=a:NoSchedule" in spec["message"]
+            assert spec["target"] in ("node-0", "node-2")
