@@ -109,6 +109,7 @@ REGISTRIES: tuple[Registry, ...] = (
         (
             "tests/unit/rebalancer/strategies/test_strategies.py",
             "tests/unit/rebalancer/strategies/test_violations.py",
+            "tests/unit/rebalancer/strategies/test_duplicates.py",
         ),
     ),
 )

@@ -28,6 +28,7 @@ class Strategy(StrEnum):
     NODE_MAINTENANCE = "NodeMaintenance"
     CONSOLIDATION = "Consolidation"
     VIOLATIONS = "Violations"
+    DUPLICATES = "Duplicates"
 
 
 class Mode(StrEnum):

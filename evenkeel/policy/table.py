@@ -424,7 +424,8 @@ PLUGINS: Final[tuple[Plugin, ...]] = (
             ),
         ),
         "`Duplicates`",
-        "only if another node is free",
+        "only if another node is free and has room; a workload is its controller, whatever its "
+        "images",
     ),
     Plugin(
         "RemovePodsViolatingNodeAffinity",

@@ -28,7 +28,10 @@ from rebalancer.planner.problem import Problem, Reaches
 from rebalancer.planner.reach import Reach
 from rebalancer.refusals import Refusal
 
-REASONS: Final = {Strategy.VIOLATIONS: MoveReason.VIOLATION}
+REASONS: Final = {
+    Strategy.VIOLATIONS: MoveReason.VIOLATION,
+    Strategy.DUPLICATES: MoveReason.DUPLICATE,
+}
 """Why pods with a goal of their own are moved."""
 
 

@@ -180,6 +180,12 @@ class Problem:
         stated = (goal for goal in self.goals if isinstance(goal, Relocate))
         self.relocations = {g.pod: g for g in stated if not self.empty[self.row_of[g.node]]}
         """The goals of single pods, of nodes that are not emptied anyway."""
+        self.per_host = {
+            self.snapshot.pods[goal.pod].controller_id: goal.per_host
+            for goal in self.relocations.values()
+            if goal.per_host
+        }
+        """By workload, how many of its replicas a host may hold, where a goal says so."""
         self.gives = ~self._flags(parts.sources_refused) | self.empty
         self.takes = ~self._flags(parts.targets_refused) & ~self.empty
         self.shelters = ~self._flags(parts.refuges_refused) & ~self.empty

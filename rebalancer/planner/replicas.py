@@ -5,7 +5,8 @@ An extender that keeps one node switches off kube-scheduler's soft spreading, so
 does not pile replicas up. Where the user has stated a topology spread constraint for hosts or
 zones, that one decides. Otherwise a host or zone takes at most one replica more than an even
 share, and never all of them; what is there already may stay. A StatefulSet often holds a
-quorum, so no host or zone gets more of its members than one has now.
+quorum, so no host or zone gets more of its members than one has now. With the strategy
+`Duplicates` a host gets no more than that leaves it, whatever a pod is moved for.
 
 Replicas that leave are not subtracted, because they may still be there when others arrive;
 only from the host where one arrives that waits until they are gone.
@@ -22,10 +23,12 @@ from typing import Final
 import numpy as np
 
 from common.cluster.records import ControllerId
+from common.config import Strategy
 from rebalancer.planner.fitting import Fitting
 from rebalancer.planner.instance import Flags, Ints
 from rebalancer.planner.movable import Movable
 from rebalancer.planner.problem import Problem
+from rebalancer.planner.resources import every
 
 HOST: Final = "kubernetes.io/hostname"
 ZONE: Final = "topology.kubernetes.io/zone"
@@ -103,9 +106,21 @@ class Census:
             most = fair_share(replicas, domains[0]), fair_share(replicas, domains[1])
         stated = {constraint.topology_key for constraint in m.pod.shape.spread}
         return (
-            UNLIMITED if HOST in stated else most[0],
+            min(UNLIMITED if HOST in stated else most[0], self._apart(m, hosts)),
             UNLIMITED if ZONE in stated else most[1],
         )
+
+    def _apart(self, m: Movable, hosts: Counter[int]) -> int:
+        """Return how many replicas a host may hold before `Duplicates` would take some away."""
+        problem = self._problem
+        if m.group in problem.per_host:
+            return problem.per_host[m.group]
+        rules = problem.demand.cluster.rules.of_node(m.pod.node)
+        if Strategy.DUPLICATES not in rules.enabled_strategies:
+            return UNLIMITED
+        rows = self._eligible(m) & every(problem.load + m.load <= problem.roof)
+        rows[[row for row in hosts if not problem.empty[row]]] = True
+        return ceil(hosts.total() / max(1, int(np.count_nonzero(rows))))
 
     def _zones_among(self, rows: Flags) -> int:
         """Return in how many zones these rows are."""

@@ -23,6 +23,7 @@ from rebalancer.goals import AtMost, Empty, Goal, Relocate, Spread
 from rebalancer.refusals import Reason, Refusal
 from rebalancer.strategies.base import ClusterView, Judge, Participation, Refused, Strategy
 from rebalancer.strategies.consolidation import Consolidation, with_choice
+from rebalancer.strategies.duplicates import Duplicates
 from rebalancer.strategies.load_balancing import LoadBalancing
 from rebalancer.strategies.mobility import NO_EVICTABLE_POD, Evictable
 from rebalancer.strategies.node_maintenance import NodeMaintenance, notes_when_off
@@ -35,6 +36,7 @@ STRATEGIES: tuple[Strategy, ...] = (
     NodeMaintenance(),
     Consolidation(),
     Violations(),
+    Duplicates(),
     ResourceOptimization(),
     LoadBalancing(),
 )

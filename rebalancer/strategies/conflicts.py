@@ -18,6 +18,7 @@ from common.cluster.shapes import PodTerm
 from common.fit import Candidate, World
 from common.fit.index.pod_groups import tally
 from common.fit.predicates.pod_affinity import Reach, reach
+from rebalancer.strategies.homes import leaving
 
 EXACT: Final = 12
 """Pods of a group in which every choice is tried."""
@@ -29,11 +30,12 @@ Cost = Callable[[PodUid], tuple[float, str]]
 
 def conflicts(world: World) -> Conflicts:
     """Return for every pod those that must not be where it is, in both directions."""
-    finder, found = _Finder(world), Conflicts()
+    finder, found, going = _Finder(world), Conflicts(), leaving(world.snapshot)
     for view in world.snapshot.nodes.values():
         for pod in view.pods.values():
-            if pod.shape.anti_affinity and not (pod.terminating or pod.finished):
-                for other in finder.near(pod):
+            gone = pod.terminating or pod.finished or pod.uid in going
+            if pod.shape.anti_affinity and not gone:
+                for other in (near for near in finder.near(pod) if near.uid not in going):
                     found.setdefault(pod.uid, set()).add(other.uid)
                     found.setdefault(other.uid, set()).add(pod.uid)
     return found

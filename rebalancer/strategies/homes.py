@@ -7,8 +7,10 @@ What the plan moves besides is for the planner to judge.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Hashable
 from typing import Final
 
+from common.cache.snapshot import Snapshot
 from common.cluster.records import NodeName, PodRecord, PodUid
 from common.fit import replacement
 from rebalancer.strategies.base import ClusterView, Participation
@@ -25,6 +27,11 @@ def settled(pod: PodRecord) -> bool:
     return not (pod.terminating or pod.finished or kept)
 
 
+def leaving(snapshot: Snapshot) -> frozenset[PodUid]:
+    """Return the pods of open Migrations: they are repaired already."""
+    return frozenset(m.pod_uid for m in snapshot.migrations.values() if m.open)
+
+
 class Homes:
     """Answers for one moment; what was asked once is remembered."""
 
@@ -32,11 +39,14 @@ class Homes:
         self._cluster = cluster
         self._parts = parts
         self._found: dict[PodUid, frozenset[NodeName]] = {}
+        self._fitting: dict[Hashable, Collection[NodeName]] = {}
+        self._going = leaving(cluster.snapshot)
 
     def movable(self, pod: PodRecord) -> bool:
         """Tell whether a pod may be moved."""
         return (
             settled(pod)
+            and pod.uid not in self._going
             and pod.node not in self._parts.sources_refused
             and self._parts.mobility.evictable(pod)
         )
@@ -48,9 +58,12 @@ class Homes:
         return self._found[pod.uid]
 
     def _searched(self, pod: PodRecord) -> frozenset[NodeName]:
-        world = self._cluster.world.after(departure(pod))
-        fitting = world.feasible(replacement(pod, world.snapshot))
-        return frozenset(name for name in fitting if name != pod.node and self._takes(name, pod))
+        key = _kind(pod)
+        if key not in self._fitting:
+            world = self._cluster.world.after(departure(pod))
+            self._fitting[key] = world.feasible(replacement(pod, world.snapshot))
+        fitting = (name for name in self._fitting[key] if name != pod.node)
+        return frozenset(name for name in fitting if self._takes(name, pod))
 
     def _takes(self, name: NodeName, pod: PodRecord) -> bool:
         load, ceiling = self._cluster.load.nodes[name], self._parts.ceilings[name]
@@ -60,3 +73,12 @@ class Homes:
         cpu = load.room_cpu_percent + 100.0 * used.cpu_milli / max(1, has.allocatable.cpu_milli)
         mem = load.room_mem_percent + 100.0 * used.mem_bytes / max(1, has.allocatable.mem_bytes)
         return cpu <= ceiling.cpu_percent and mem <= ceiling.mem_percent
+
+
+def _kind(pod: PodRecord) -> Hashable:
+    """Return what pods have in common that fit the same nodes, their own aside."""
+    shape = pod.shape
+    ties = shape.affinity or shape.anti_affinity or shape.spread or shape.claims
+    if ties or shape.ephemeral_claims or shape.disks or pod.controller_id is None:
+        return pod.uid
+    return pod.controller_id, id(shape), id(pod.labels)

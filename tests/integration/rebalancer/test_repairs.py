@@ -29,3 +29,30 @@ async def test_a_taint_makes_the_pods_leave_that_do_not_tolerate_it(tmp_path: Pa
             assert spec["reason"] == "Violation"
             assert "it does not tolerate the taint team=a:NoSchedule" in spec["message"]
             assert spec["target"] in ("node-0", "node-2")
+
+
+async def test_replicas_that_share_a_host_go_to_the_host_that_is_free_again(
+    tmp_path: Path,
+) -> None:
+    """All have to be on two hosts while the third is cordoned, as after an upgrade."""
+    web = build.deployment("web", 3)
+    async with cluster_of(3, definition()) as cluster:
+        cordon: Json = {"spec": {"unschedulable": True}}
+        cluster.store.patch(NODES, "node-2", cordon)
+        cluster.create([web])
+        await until(cluster, lambda: len(ready(cluster, "web")) == 3, "all pods run")
+        config: Json = {"enabledStrategies": ["Duplicates"], "reschedulingInterval": "100ms"}
+        async with rebalancing(cluster, tmp_path, **config) as one:
+            await eventually(lambda: one.total("cycles_total", result="done") > 2)
+            assert migrations(cluster) == []
+            cluster.store.patch(NODES, "node-2", {"spec": {"unschedulable": None}})
+            [made] = await eventually(lambda: migrations(cluster), "a pod is moved")
+            await eventually(lambda: one.total("cycles_total", result="done") > 6)
+            assert migrations(cluster) == [made]
+        spec: Json = made["spec"]
+        assert (spec["target"], spec["strategy"], spec["reason"]) == (
+            "node-2",
+            "Duplicates",
+            "Duplicate",
+        )
+        assert spec["message"].endswith("its share is 1")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from common.api.contract import MAINTENANCE_LABEL
-from common.api.migrations import Purpose
+from common.api.migrations import PodRef, Purpose
 from common.api.objects import Deployment, PodDisruptionBudget, PodGroup, ReplicaSet, StatefulSet
 from common.cache.snapshot import Snapshot
 from common.cache.state import ClusterState
@@ -30,6 +30,7 @@ from rebalancer.refusals import Refusal
 from rebalancer.strategies import Assessment, Assessor, ClusterView
 from simulator import build
 from simulator.build import Manifest
+from tests.support.worlds.migrations import migration, spec_of
 from tests.support.worlds.wire import stamped, wire, wire_node, wire_pod
 
 MIB = 1024.0 * 1024.0
@@ -215,6 +216,13 @@ class PlannerWorld:
         for name, minimum in self.made_groups.items():
             world.gang(name, minimum)
         return world
+
+    def moving(self, name: str, target: str) -> None:
+        """Let a pod be on its way to another node, not evicted yet."""
+        pod = next(p for p in self.state.snapshot().pods.values() if p.name == name)
+        reference = PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid)
+        spec = spec_of(pod=reference, source=pod.node, target=target)
+        self.state.migrations.upsert(migration(spec))
 
     def gang(self, name: str, minimum: int) -> None:
         """Add a PodGroup that needs so many of its pods."""

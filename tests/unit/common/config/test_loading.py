@@ -25,6 +25,8 @@ from common.config import (
     load_settings_hash,
 )
 
+*_FIRST, _LAST = map(str, Strategy)
+STRATEGIES = f"{', '.join(_FIRST)} or {_LAST}"
 HEAD = "apiVersion: evenkeel.io/v1alpha1\nkind: RebalancerConfiguration\n"
 
 
@@ -171,14 +173,10 @@ def test_anchors_may_be_used(file: Path) -> None:
         ("mode: {a: b}", "mode: must be act or observe, not a block of keys"),
         ("modes: {LoadBalancing: off}", "modes.LoadBalancing: must be act or observe, not off"),
         ("modes: {Balance: act}",
-         "modes.Balance: must be LoadBalancing, ResourceOptimization, "
-         "NodeMaintenance, Consolidation or Violations, "
-         "not Balance"),
+         f"modes.Balance: must be {STRATEGIES}, not Balance"),
         ("modes: act", "modes: must be a block of keys, not the text act"),
         ("enabledStrategies: [LoadBalancing, Balance]",
-         "enabledStrategies[1]: must be LoadBalancing, ResourceOptimization, "
-         "NodeMaintenance, Consolidation or Violations, "
-         "not Balance"),
+         f"enabledStrategies[1]: must be {STRATEGIES}, not Balance"),
         ("enabledStrategies: LoadBalancing",
          "enabledStrategies: must be a list, not the text LoadBalancing"),
         ("enabledStrategies: [NodeMaintenance, NodeMaintenance]",

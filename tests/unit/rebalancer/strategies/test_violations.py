@@ -129,6 +129,16 @@ def test_anti_affinity_holds_in_both_directions_and_the_common_pod_leaves() -> N
     assert [(move.pod, move.target) for move in plan.moves] == [("default/noisy-0", "b")]
 
 
+def test_while_a_pod_is_being_moved_no_other_has_to_leave() -> None:
+    world = cluster()
+    for name in ("a", "b", "c"):
+        world.node(name)
+    for number in range(2):
+        world.pod(f"web-{number}", "a", 10.0, owner="web", spec=apart("web"))
+    world.moving("web-1", "b")
+    assert world.plan().goals == ()
+
+
 def test_a_pod_that_may_not_leave_makes_the_other_one_leave() -> None:
     world = cluster()
     for name in ("a", "b", "c"):
