@@ -402,6 +402,10 @@ class Reason(StrEnum):
         "Unwelcome",
         _for_now("{node} has a PreferNoSchedule taint that it does not tolerate"),
     )
+    LESS_PREFERRED = (
+        "LessPreferred",
+        _for_now("{node} suits its preferred node affinity less than its node (PreferredNodes)"),
+    )
     NOT_ASKED_FOR = "NotAskedFor", _for_now("{node} does not suit it better than its node")
     LEVELS_LOST = (
         "LevelsLost",

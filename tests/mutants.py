@@ -64,6 +64,8 @@ REGISTRIES: tuple[Registry, ...] = (
         (
             "tests/unit/rebalancer/planner/test_constraints.py",
             "tests/unit/rebalancer/planner/test_chains.py",
+            "tests/unit/rebalancer/strategies/test_violations.py",
+            "tests/unit/rebalancer/strategies/test_preferred_nodes.py",
         ),
     ),
     Registry(
@@ -110,6 +112,7 @@ REGISTRIES: tuple[Registry, ...] = (
             "tests/unit/rebalancer/strategies/test_strategies.py",
             "tests/unit/rebalancer/strategies/test_violations.py",
             "tests/unit/rebalancer/strategies/test_duplicates.py",
+            "tests/unit/rebalancer/strategies/test_preferred_nodes.py",
         ),
     ),
 )

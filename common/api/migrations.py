@@ -34,6 +34,8 @@ class MoveReason(StrEnum):
     MAKES_ROOM = "MakesRoom"
     """It leaves a node that is not drained itself, so that another pod of the plan fits there."""
     VIOLATION = "Violation"
+    PREFERENCE = "Preference"
+    """Another node suits what it prefers better."""
     DUPLICATE = "Duplicate"
     """Its host holds more replicas of its workload than it has to."""
 

@@ -29,6 +29,7 @@ class Strategy(StrEnum):
     CONSOLIDATION = "Consolidation"
     VIOLATIONS = "Violations"
     DUPLICATES = "Duplicates"
+    PREFERRED_NODES = "PreferredNodes"
 
 
 class Mode(StrEnum):

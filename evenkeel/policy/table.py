@@ -76,6 +76,11 @@ def _leveling(arguments: Mapping[str, Any]) -> tuple[str, ...]:
     return ("LoadBalancing",) if deviates else ("ResourceOptimization",)
 
 
+def _taints(arguments: Mapping[str, Any]) -> tuple[str, ...]:
+    soft = arguments.get("includePreferNoSchedule") is True
+    return ("Violations", "PreferredNodes") if soft else ("Violations",)
+
+
 def _affinity(arguments: Mapping[str, Any]) -> tuple[str, ...]:
     wanted = arguments.get("nodeAffinityType") or [_REQUIRED]
     found = (("Violations", _REQUIRED), ("PreferredNodes", _PREFERRED))
@@ -448,7 +453,7 @@ PLUGINS: Final[tuple[Plugin, ...]] = (
     ),
     Plugin(
         "RemovePodsViolatingNodeTaints",
-        _always("Violations"),
+        _taints,
         (
             _NAMESPACES,
             _LABELS,
@@ -456,12 +461,10 @@ PLUGINS: Final[tuple[Plugin, ...]] = (
                 "includePreferNoSchedule",
                 bool,
                 lambda _draft, _scope, value: (
-                    Outcome(Verdict.DROPPED, "", "only NoSchedule taints are violations")
-                    if value
-                    else _ON
+                    Outcome(Verdict.TRANSLATED, "PreferredNodes") if value else _ON
                 ),
-                _NOTHING,
-                "only `NoSchedule` taints are violations",
+                "`PreferredNodes`",
+                "only if another node suits the pod better; considers preferred node affinity too",
             ),
             Argument(
                 "excludedTaints",

@@ -31,6 +31,7 @@ from rebalancer.refusals import Refusal
 REASONS: Final = {
     Strategy.VIOLATIONS: MoveReason.VIOLATION,
     Strategy.DUPLICATES: MoveReason.DUPLICATE,
+    Strategy.PREFERRED_NODES: MoveReason.PREFERENCE,
 }
 """Why pods with a goal of their own are moved."""
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from common.config import Strategy
 from rebalancer.goals import PRECISION
 from rebalancer.planner.instance import Flags, Floats
 from rebalancer.planner.movable import Movable
@@ -162,6 +163,22 @@ def _unwelcome(draft: Draft, _: Movable, row: int) -> Refusal:
     return Reason.UNWELCOME.refusal(node=draft.problem.nodes[row])
 
 
+def _preferred(draft: Draft, m: Movable) -> Flags | None:
+    """What moves a pod to a node that it prefers, and back, has to be one strategy."""
+    problem = draft.problem
+    rules = problem.demand.cluster.rules.of_node(m.pod.node)
+    own = problem.relocations.get(m.pod.uid)
+    if Strategy.PREFERRED_NODES not in rules.enabled_strategies:
+        return None
+    if own is not None and own.strategy is Strategy.VIOLATIONS:
+        return None
+    return draft.fitting.suits_no_less(m)
+
+
+def _less_preferred(draft: Draft, _: Movable, row: int) -> Refusal:
+    return Reason.LESS_PREFERRED.refusal(node=draft.problem.nodes[row])
+
+
 def _hosts(draft: Draft, m: Movable) -> Flags | None:
     return draft.replicas.hosts_free_of(m, draft.gone)
 
@@ -230,6 +247,7 @@ CONSTRAINTS: tuple[Constraint, ...] = (
     Constraint(Reason.NO_ROOM, _roomy, _no_room, of_room=True, modeled=True),
     Constraint(Reason.STARTS_NO_PODS, _starts_pods, _starts_no_pods, yields=True),
     Constraint(Reason.UNWELCOME, _welcome, _unwelcome, yields=True),
+    Constraint(Reason.LESS_PREFERRED, _preferred, _less_preferred, yields=True),
     Constraint(
         Reason.PILED_UP_ON_HOST,
         _hosts,

@@ -40,6 +40,7 @@ from rebalancer.planner.kept_domains import KeptDomains
 from rebalancer.planner.movable import Movable
 from rebalancer.planner.moved_ties import Ties, ties_of
 from rebalancer.planner.soft_spread import counted, no_worse, skews
+from rebalancer.strategies.preferences import Preferences
 
 Lines = tuple[tuple[int, int], ...]
 """Requested amounts by line of the room book."""
@@ -103,6 +104,7 @@ class Fitting:
         self._alike: dict[Hashable, Flags] = {}
         self._alone: dict[Hashable, Flags] = {}
         self._welcome: dict[Hashable, Flags] = {}
+        self._preferences = Preferences(world)
         self._moves: dict[tuple[int, int], tuple[Change, ...]] = {}
         self._ties: dict[tuple[int, int, int], Ties] = {}
         self._skews: dict[int, tuple[int, ...]] = {}
@@ -331,6 +333,16 @@ class Fitting:
             self._index.seek(self.world.snapshot, ())
             self._welcome[tolerations] = self._index.facts.per_taints(unwelcome)[self._rows] == 0
         return self._welcome[tolerations]
+
+    def suits_no_less(self, m: Movable) -> Flags | None:
+        """Return the rows with as much of its preferred node affinity as its own; None for all."""
+        shape = self.candidate(m).shape
+        own = self._preferences.of(shape, m.pod.node)
+        # A node that is tainted against it is worse than any that is not.
+        if own.untainted or not own.weight:
+            return None
+        enough: Flags = self._preferences.weights(shape)[self._rows] >= own.weight
+        return enough
 
     @_naming_the_pod
     def why_not(self, m: Movable, row: int) -> str:

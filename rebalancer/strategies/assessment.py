@@ -29,6 +29,7 @@ from rebalancer.strategies.mobility import NO_EVICTABLE_POD, Evictable
 from rebalancer.strategies.node_maintenance import NodeMaintenance, notes_when_off
 from rebalancer.strategies.observations import SampleCheck, Waiting, Watch
 from rebalancer.strategies.participation import participation
+from rebalancer.strategies.preferred_nodes import PreferredNodes
 from rebalancer.strategies.resource_optimization import ResourceOptimization
 from rebalancer.strategies.violations import Violations
 
@@ -37,6 +38,7 @@ STRATEGIES: tuple[Strategy, ...] = (
     Consolidation(),
     Violations(),
     Duplicates(),
+    PreferredNodes(),
     ResourceOptimization(),
     LoadBalancing(),
 )

@@ -22,7 +22,7 @@ from common.config import Strategy as StrategyName
 from rebalancer.goals import Goal, Relocate
 from rebalancer.strategies.base import ClusterView, Participation
 from rebalancer.strategies.homes import Homes, leaving, settled
-from rebalancer.strategies.preferences import preference
+from rebalancer.strategies.preferences import Preferences
 from rebalancer.strategies.seats import Seats, Wishes
 
 HOST: Final = "kubernetes.io/hostname"
@@ -37,13 +37,13 @@ class Duplicates:
     for_load: ClassVar[bool] = False
 
     def goals(self, cluster: ClusterView, parts: Participation) -> Sequence[Goal]:
-        homes = Homes(cluster, parts)
+        homes, preferences = Homes(cluster, parts), Preferences(cluster.world)
         going = leaving(cluster.snapshot)
         found: list[Relocate] = []
         for group in sorted(_crowded(cluster)):
             pods = cluster.snapshot.by_owner[group]
             if going.isdisjoint(pods):
-                found += _Workload(_by_host(pods.values(), cluster), cluster, homes).goals()
+                found += _Workload(_by_host(pods.values(), cluster), homes, preferences).goals()
         return sorted(found, key=lambda goal: (goal.node, goal.pod))
 
     def notes(self, cluster: ClusterView, parts: Participation) -> Sequence[str]:
@@ -71,10 +71,10 @@ def _by_host(pods: Iterable[PodRecord], cluster: ClusterView) -> Hosts:
 class _Workload:
     """The replicas of one workload, and which of them leave."""
 
-    def __init__(self, hosts: Hosts, cluster: ClusterView, homes: Homes) -> None:
+    def __init__(self, hosts: Hosts, homes: Homes, preferences: Preferences) -> None:
         self._hosts = hosts
-        self._cluster = cluster
         self._homes = homes
+        self._preferences = preferences
         self._wishes: dict[NodeName, Wishes] = {
             name: self._could_leave(pods) for name, pods in hosts.items() if len(pods) > 1
         }
@@ -114,10 +114,9 @@ class _Workload:
 
     def _free_for(self, pod: PodRecord) -> frozenset[NodeName]:
         """Return the hosts that take a pod and suit it no less than its own."""
-        nodes = self._cluster.snapshot.nodes
-        least = preference(pod.shape, nodes[pod.node].node)
-        found = (n for n in self._homes.of(pod) if preference(pod.shape, nodes[n].node) >= least)
-        return frozenset(found)
+        suits, shape = self._preferences.of, pod.shape
+        least = suits(shape, pod.node)
+        return frozenset(name for name in self._homes.of(pod) if suits(shape, name) >= least)
 
 
 def _likes_company(pod: PodRecord) -> bool:

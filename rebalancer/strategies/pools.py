@@ -9,13 +9,15 @@ autoscaler wants to empty is no reason to fill it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from math import fsum, nan
 from typing import Final, NamedTuple
 
 from common.api.contract import DO_NOT_DISRUPT, SCALE_DOWN_DISABLED
+from common.api.objects import Taint, Toleration
 from common.cache.snapshot import NodeView
 from common.cluster.records import NodeName, NodeRecord
+from common.cluster.tolerations import untolerated
 from common.config import FillLowNodes
 from common.load import FurtherLoad, NodeLoad
 from rebalancer.goals import BALANCED, Dimension
@@ -32,6 +34,8 @@ REMOVAL_TAINTS: Final = frozenset(
 )
 """An autoscaler is removing the node, or about to (utils/taints of cluster-autoscaler, and
 pkg/apis/v1 of karpenter)."""
+
+_FOR_A_WHILE: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 
 AUTOSCALER_LABELS: Final = frozenset(
     {
@@ -80,6 +84,24 @@ def removal_taint(node: NodeRecord) -> str:
     if not node.taints:
         return ""
     return min((t.key for t in node.taints if t.key in REMOVAL_TAINTS), default="")
+
+
+def lasting(taints: Iterable[Taint]) -> Iterator[Taint]:
+    """Yield the taints that are not set by Kubernetes or an autoscaler for a while."""
+    for taint in taints:
+        if not taint.key.startswith(_FOR_A_WHILE) and taint.key not in REMOVAL_TAINTS:
+            yield taint
+
+
+def not_tolerated(
+    taints: Iterable[Taint], tolerations: Collection[Toleration], effects: Container[str]
+) -> str:
+    """Return which of these taints a pod does not tolerate, in words; empty if none."""
+    taint = untolerated(taints, tolerations, effects)
+    if taint is None:
+        return ""
+    value = f"={taint.value}" if taint.value else ""
+    return f"it does not tolerate the taint {taint.key}{value}:{taint.effect}"
 
 
 def autoscaler_sign(node: NodeRecord) -> str:

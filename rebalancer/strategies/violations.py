@@ -11,13 +11,13 @@ node for a while, and are not a reason.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from common.api.objects import Taint
 from common.cluster.records import NodeRecord, PodRecord, PodUid
 from common.cluster.shapes import PodShape
-from common.cluster.tolerations import untolerated
+from common.cluster.tolerations import REPELLING
 from common.config import Strategy as StrategyName
 from common.fit import replacement
 from common.fit.predicates.node_affinity import selects
@@ -25,11 +25,10 @@ from rebalancer.goals import Goal, Relocate
 from rebalancer.strategies.base import ClusterView, Participation
 from rebalancer.strategies.conflicts import conflicts, fewest
 from rebalancer.strategies.homes import Homes, settled
-from rebalancer.strategies.pools import REMOVAL_TAINTS
+from rebalancer.strategies.pools import lasting, not_tolerated
 
 NAMED: Final = 5
 """Pods that a note names at most."""
-_FOR_A_WHILE: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 
 
 class Violations:
@@ -79,7 +78,7 @@ class _Search:
         """Return the pods whose node their selector, affinity or tolerations rule out."""
         found = {}
         for view in self._snapshot.nodes.values():
-            taints = tuple(_lasting(view.node))
+            taints = tuple(lasting(view.node.taints))
             known: dict[int, str] = {}
             for uid, pod in view.pods.items():
                 words = known.get(id(pod.shape))
@@ -112,18 +111,8 @@ def _too_near(other: PodRecord) -> str:
     return f"required anti-affinity keeps it apart from {other.key} on {other.node}"
 
 
-def _lasting(node: NodeRecord) -> Iterator[Taint]:
-    for taint in node.taints:
-        if not taint.key.startswith(_FOR_A_WHILE) and taint.key not in REMOVAL_TAINTS:
-            yield taint
-
-
 def _ruled_out(shape: PodShape, node: NodeRecord, taints: tuple[Taint, ...]) -> str:
     """Return which rule of a pod a node breaks; empty if none."""
     if not selects(shape, node):
         return "its node selector or required node affinity does not select the node"
-    taint = untolerated(taints, shape.tolerations) if taints else None
-    if taint is None:
-        return ""
-    value = f"={taint.value}" if taint.value else ""
-    return f"it does not tolerate the taint {taint.key}{value}:{taint.effect}"
+    return not_tolerated(taints, shape.tolerations, REPELLING) if taints else ""

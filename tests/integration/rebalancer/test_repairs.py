@@ -12,6 +12,8 @@ from tests.support.stands.extender import eventually
 from tests.support.stands.simulated_cluster import cluster_of, ready, until
 from tests.support.worlds.migrations import definition
 
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
 
 async def test_a_taint_makes_the_pods_leave_that_do_not_tolerate_it(tmp_path: Path) -> None:
     web = build.deployment("web", 6)
@@ -56,3 +58,21 @@ async def test_replicas_that_share_a_host_go_to_the_host_that_is_free_again(
             "Duplicate",
         )
         assert spec["message"].endswith("its share is 1")
+
+
+async def test_a_pod_goes_to_the_pool_that_it_prefers_once_that_has_a_node(tmp_path: Path) -> None:
+    term = {"matchExpressions": [{"key": "pool", "operator": "In", "values": ["spot"]}]}
+    weighted = [{"weight": 10, "preference": term}]
+    web = build.deployment("web", 2, spec={"affinity": {"nodeAffinity": {PREFERRED: weighted}}})
+    async with cluster_of(2, definition(), web) as cluster:
+        await until(cluster, lambda: len(ready(cluster, "web")) == 2, "all pods run")
+        config: Json = {"enabledStrategies": ["PreferredNodes"], "reschedulingInterval": "100ms"}
+        async with rebalancing(cluster, tmp_path, **config) as one:
+            await eventually(lambda: one.total("cycles_total", result="done") > 2)
+            assert migrations(cluster) == []
+            cluster.create([build.node("spot-0", labels={"pool": "spot"})])
+            found: list[Json] = await eventually(lambda: migrations(cluster), "a pod is moved")
+        for spec in (made["spec"] for made in found):
+            assert (spec["target"], spec["strategy"]) == ("spot-0", "PreferredNodes")
+            assert spec["reason"] == "Preference"
+            assert spec["message"].endswith("its node affinity prefers others with 10 to 0")
