@@ -388,6 +388,10 @@ class Reason(StrEnum):
         "AboveCeiling",
         _for_now("{node} would use {percent:.1f} % {resource}, its ceiling is {ceiling:g} %"),
         _for_now("it is larger than the room under any ceiling", case="everywhere"),
+        _for_now(
+            "it is larger than the room under the ceiling of any node where it may run",
+            case="where it may run",
+        ),
     )
     RESOURCE_UNKNOWN = (
         "ResourceUnknown",

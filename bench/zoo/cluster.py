@@ -25,6 +25,7 @@ READY: Final = [
 ]
 NAMESPACE: Final = "default"
 _REVISION: Final = "r1"
+_DRIVER: Final = "disk.example.com"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ class ZooCluster:
                     "nodeAffinity": {
                         "required": {"nodeSelectorTerms": [{"matchExpressions": [term]}]}
                     },
-                    "csi": {"driver": "disk.example.com", "volumeHandle": volume},
+                    "csi": {"driver": _DRIVER, "volumeHandle": volume},
                 },
                 "status": {"phase": "Bound"},
             },
@@ -131,6 +132,11 @@ class ZooCluster:
         found = next(p for p in self.objects["pods"] if p["metadata"]["name"] == pod)
         volume_of_pod = {"name": "data", "persistentVolumeClaim": {"claimName": claim}}
         found["spec"].setdefault("volumes", []).append(volume_of_pod)
+
+    def attaches(self, node: str, volumes: int) -> None:
+        """Let a node attach only so many volumes of the driver of zonal claims."""
+        driver = {"name": _DRIVER, "nodeID": node, "allocatable": {"count": volumes}}
+        self._add("csinodes", {"metadata": {"name": node}, "spec": {"drivers": [driver]}})
 
     def used(self, node: str) -> Use:
         """Return what a node uses: its pods and what it needs for itself."""

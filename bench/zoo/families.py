@@ -24,6 +24,7 @@ from bench.zoo.drawing import (
     group,
     spread_over,
 )
+from bench.zoo.further_families import FURTHER_FAMILIES
 from bench.zoo.hard_families import HARD_FAMILIES
 from bench.zoo.model import HOST, MAINTENANCE, ZONE
 from bench.zoo.odd_families import ODD_FAMILIES
@@ -416,6 +417,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
         priorities,
         *HARD_FAMILIES,
         *ODD_FAMILIES,
+        *FURTHER_FAMILIES,
     )
 }
 

@@ -69,9 +69,11 @@ def _solved(program: _Program, seconds: float) -> Verdict:
         if first.steps is None:
             return Verdict(False if first.infeasible else None, None, 0)
         opened = program.opened
-    for _ in range(RETRIES):
+    for cut_off in range(RETRIES):
         answer = program.solve(seconds)
         bound = max(bound, answer.bound)
+        if answer.steps is None and answer.infeasible and cut_off:
+            break  # no solution is left, and none before had an order
         if answer.steps is None:
             return Verdict(False if answer.infeasible else None, None, bound)
         steps = ordered(program.model, answer.steps, last_resort=program.last_resort)
@@ -151,7 +153,7 @@ class _Program:
         own = {row: self._ladder(0) for row in model.hot}
         drains = [self._ladder(model.top_level(int(row))) for row in np.flatnonzero(model.emptied)]
         for number, pod in enumerate(model.pods):
-            if not self._of[number] or model.emptied[pod.home]:
+            if not self._of[number] or model.emptied[pod.home] or pod.must_leave:
                 continue
             level = model.level(pod)
             if not level:
@@ -205,7 +207,7 @@ class _Program:
                 column = self._variable(1.0)
                 self._x[number, int(row)] = column
                 self._of[number].append((int(row), column))
-            must = bool(model.emptied[pod.home]) and pod.movable
+            must = (bool(model.emptied[pod.home]) and pod.movable) or pod.must_leave
             if targets or must:
                 columns = [column for _, column in self._of[number]]
                 self._row(columns, [1.0] * len(columns), 1.0 if must else 0.0, 1.0)
@@ -224,19 +226,23 @@ class _Program:
 
     def _requests(self) -> None:
         model = self.model
-        asked = np.zeros_like(model.load)
+        asked = np.zeros_like(model.offered)
         count = np.zeros(len(model.nodes))
         for pod in model.pods:
             asked[pod.home] += pod.requests
             count[pod.home] += 1
+        ones = [1.0] * len(model.pods)
         for row in range(len(model.nodes)):
-            for axis in (0, 1):
-                unit = model.capacity[row, axis]
+            for axis in range(len(model.asked_for)):
+                unit = max(1.0, model.offered[row, axis])
                 weight = [pod.requests[axis] / unit for pod in model.pods]
-                left = max(0.0, 1.0 - asked[row, axis] / unit)
+                left = max(0.0, (model.offered[row, axis] - asked[row, axis]) / unit)
                 self._row(*self._flow(row, weight), -inf, left)
-            ones = [1.0] * len(model.pods)
             self._row(*self._flow(row, ones), -inf, max(0.0, model.places[row] - count[row]))
+            for port in set().union(*(pod.ports for pod in model.pods)):
+                needs = [float(port in pod.ports) for pod in model.pods]
+                now = sum(port in pod.ports for pod in model.pods if pod.home == row)
+                self._row(*self._flow(row, needs), -inf, max(0.0, 1.0 - now))
 
     def _ceilings(self) -> None:
         model = self.model
@@ -314,7 +320,7 @@ class _Program:
             mine = self._arrivals(workload, key, domain)
             for other in others:
                 if other is workload:
-                    self._row(*mine, -inf, max(1.0, mine[2]))
+                    self._row(*mine, -inf, 1.0 if model.repairs else max(1.0, mine[2]))
                     continue
                 theirs = self._arrivals(other, key, domain)
                 self._either(workload, mine, other, theirs)
@@ -327,7 +333,7 @@ class _Program:
         theirs: tuple[list[int], list[float], float],
     ) -> None:
         """Let a domain hold pods of one of two workloads, unless it holds both already."""
-        if mine[2] and theirs[2]:
+        if mine[2] and theirs[2] and not self.model.repairs:
             return
         side = self._variable(0.0)
         sizes = float(len(workload.pods)), float(len(other.pods))
@@ -363,4 +369,6 @@ class _Program:
         )
 
     def _holds_at_zero(self) -> bool:
-        return not self.model.hot and not self.model.emptied.any()
+        model = self.model
+        idle = not any(pod.must_leave for pod in model.pods)
+        return idle and not model.hot and not model.emptied.any()

@@ -19,6 +19,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.zoo.cluster import Json, ZooCluster
+from bench.zoo.manifests import (
+    controllers,
+    host_ports,
+    name_of,
+    offered,
+    reaches,
+    requested,
+    ruled_out,
+    selects,
+    tolerated,
+)
 
 Floats = NDArray[np.float64]
 
@@ -27,11 +38,6 @@ ZONE: Final = "topology.kubernetes.io/zone"
 MAINTENANCE: Final = "scheduler.alpha.kubernetes.io/maintenance"
 MARGIN: Final = 0.5
 """Points above a ceiling that are no reason to move anything."""
-_SUFFIXES: Final = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
-
-
-class NotUnderstood(Exception):
-    """A manifest that the judge has no rule for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +75,15 @@ class Pod:
     home: int
     load: Floats
     requests: Floats
+    """[A] of everything that a node has only so much of."""
+    ports: frozenset[str]
+    """Of its host, which it needs for itself."""
     priority: int
     movable: bool
     fits: NDArray[np.bool_]
     """[N] where it may run, other pods and room aside."""
+    must_leave: bool
+    """Its node is ruled out for it, and violations are to be repaired."""
 
 
 class Model:
@@ -80,13 +91,16 @@ class Model:
 
     def __init__(self, cluster: ZooCluster) -> None:
         self.settings = cluster.settings
-        nodes = sorted(cluster.objects["nodes"], key=_name)
-        self.nodes = [_name(node) for node in nodes]
+        nodes = self._nodes = sorted(cluster.objects["nodes"], key=name_of)
+        self.nodes = [name_of(node) for node in nodes]
         self.row = {name: row for row, name in enumerate(self.nodes)}
         self.labels = [node["metadata"]["labels"] for node in nodes]
-        offered = [node["status"]["allocatable"] for node in nodes]
-        self.capacity = np.array([[_milli(o["cpu"]), _bytes(o["memory"])] for o in offered])
-        self.places = np.array([int(o["pods"]) for o in offered])
+        has = [offered(node, cluster) for node in nodes]
+        further = sorted(set().union(*has) - {"cpu", "memory", "pods"})
+        self.asked_for = ("cpu", "memory", *further)
+        self.offered = np.array([[h.get(name, 0.0) for name in self.asked_for] for h in has])
+        self.capacity = self.offered[:, :2]
+        self.places = np.array([int(h["pods"]) for h in has])
         self.load = self._load(cluster)
         self.emptied = np.array([MAINTENANCE in labels for labels in self.labels])
         self.closed = np.array([bool(node["spec"].get("unschedulable")) for node in nodes])
@@ -96,7 +110,9 @@ class Model:
         self.transient = np.array([(ceilings[0] + 100.0) / 2.0, ceilings[1]])
         """Exchanges may pass the CPU ceiling half-way to 100 %, never that of memory."""
         self.workloads = {w.name: w for w in _workloads(cluster)}
-        self.pods = [self._pod(pod, cluster) for pod in sorted(cluster.objects["pods"], key=_name)]
+        self.pods = [
+            self._pod(pod, cluster) for pod in sorted(cluster.objects["pods"], key=name_of)
+        ]
         for number, pod in enumerate(self.pods):
             self.workloads[pod.workload].pods.append(number)
 
@@ -112,6 +128,11 @@ class Model:
             return []
         over = (self.percent(self.load) > self.ceiling + MARGIN).any(axis=1)
         return [int(row) for row in np.flatnonzero(over & ~self.emptied)]
+
+    @property
+    def repairs(self) -> bool:
+        """Tell whether pods have to leave nodes that are ruled out for them."""
+        return "Violations" in self.strategies
 
     @property
     def points(self) -> float | None:
@@ -197,34 +218,42 @@ class Model:
         if self.settings.get("usageSource") == "requests":
             total = np.zeros((len(self.nodes), 2))
             for pod in cluster.objects["pods"]:
-                total[self.row[pod["spec"]["nodeName"]]] += _requests(pod["spec"])
+                total[self.row[pod["spec"]["nodeName"]]] += self._asked(pod["spec"], cluster)[:2]
             return total
         used = [cluster.used(name) for name in self.nodes]
         return np.array([[u.cpu_milli, u.mem_bytes] for u in used], dtype=np.float64)
 
     def _pod(self, pod: Json, cluster: ZooCluster) -> Pod:
         spec, labels = pod["spec"], pod["metadata"]["labels"]
-        use = cluster.use[_name(pod)]
-        asked = _requests(spec)
+        use, home = cluster.use[name_of(pod)], self.row[spec["nodeName"]]
+        asked, movable = self._asked(spec, cluster), self._movable(pod, cluster)
         measured = self.settings.get("usageSource") != "requests"
         return Pod(
-            name=_name(pod),
+            name=name_of(pod),
             app=labels["app"],
             workload=pod["metadata"]["ownerReferences"][0]["name"],
-            home=self.row[spec["nodeName"]],
-            load=np.array([use.cpu_milli, use.mem_bytes], dtype=np.float64) if measured else asked,
+            home=home,
+            load=np.array([use.cpu_milli, use.mem_bytes], dtype=np.float64)
+            if measured
+            else asked[:2],
             requests=asked,
+            ports=host_ports(spec),
             priority=int(spec.get("priority", 0)),
-            movable=self._movable(pod, cluster),
+            movable=movable,
             fits=np.array([self._fits(spec, row, cluster) for row in range(len(self.nodes))]),
+            must_leave=self.repairs and movable and ruled_out(spec, self._nodes[home]),
         )
+
+    def _asked(self, spec: Json, cluster: ZooCluster) -> Floats:
+        asked = requested(spec, cluster)
+        return np.array([asked[name] for name in self.asked_for], dtype=np.float64)
 
     def _movable(self, pod: Json, cluster: ZooCluster) -> bool:
         labels = pod["metadata"]["labels"]
         if labels.get("scheduler.alpha.kubernetes.io/rescheduling") == "disabled":
             return False
         owner = pod["metadata"]["ownerReferences"][0]["name"]
-        replicas = next(w["spec"]["replicas"] for w in _controllers(cluster) if _name(w) == owner)
+        replicas = next(w["spec"]["replicas"] for w in controllers(cluster) if name_of(w) == owner)
         if replicas < 2:
             return False
         budgets = [
@@ -238,30 +267,18 @@ class Model:
         """Tell whether a pod may be brought to a node: kube-scheduler's filters, and ours."""
         if self.closed[row] or self.emptied[row]:
             return False
-        if not all(_tolerated(taint, spec.get("tolerations", [])) for taint in self.taints[row]):
+        # PreferNoSchedule counts too: a load move never enters a node that would rather not.
+        if not all(tolerated(taint, spec) for taint in self.taints[row]):
             return False
-        wanted = spec.get("nodeSelector", {})
-        if not wanted.items() <= self.labels[row].items():
-            return False
-        affinity = spec.get("affinity", {})
-        if set(affinity) - {"podAntiAffinity"}:
-            raise NotUnderstood(f"affinity {sorted(affinity)}")
-        return all(self._reaches(volume, row, cluster) for volume in spec.get("volumes", []))
-
-    def _reaches(self, volume: Json, row: int, cluster: ZooCluster) -> bool:
-        claim_name = volume["persistentVolumeClaim"]["claimName"]
-        claims = cluster.objects["persistentvolumeclaims"]
-        bound = next(c["spec"]["volumeName"] for c in claims if _name(c) == claim_name)
-        found = next(v for v in cluster.objects["persistentvolumes"] if _name(v) == bound)
-        [term] = found["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
-        [wanted] = term["matchExpressions"]
-        return self.labels[row].get(wanted["key"]) in wanted["values"]
+        labels = self.labels[row]
+        volumes = spec.get("volumes", [])
+        return selects(spec, labels) and all(reaches(v, labels, cluster) for v in volumes)
 
 
 def _workloads(cluster: ZooCluster) -> Iterator[Workload]:
-    for owner in _controllers(cluster):
+    for owner in controllers(cluster):
         spec = owner["spec"]["template"]["spec"]
-        found = Workload(_name(owner), owner["kind"])
+        found = Workload(name_of(owner), owner["kind"])
         for each in spec.get("topologySpreadConstraints", []):
             hard = each["whenUnsatisfiable"] == "DoNotSchedule"
             found.spreads.append(SpreadRule(each["topologyKey"], each["maxSkew"], hard))
@@ -270,35 +287,3 @@ def _workloads(cluster: ZooCluster) -> Iterator[Workload]:
             app = term["labelSelector"]["matchLabels"]["app"]
             found.repels.append((app, term["topologyKey"]))
         yield found
-
-
-def _controllers(cluster: ZooCluster) -> list[Json]:
-    return [*cluster.objects.get("replicasets", []), *cluster.objects.get("statefulsets", [])]
-
-
-def _tolerated(taint: Json, tolerations: list[Json]) -> bool:
-    """PreferNoSchedule counts too: a load move never enters a node that would rather not."""
-    return any(
-        t.get("key") == taint["key"]
-        and (t.get("operator") == "Exists" or t.get("value", "") == taint.get("value", ""))
-        for t in tolerations
-    )
-
-
-def _requests(spec: Json) -> Floats:
-    asked = [c["resources"]["requests"] for c in spec["containers"]]
-    cpu = sum(_milli(a.get("cpu", "0")) for a in asked)
-    return np.array([cpu, sum(_bytes(a.get("memory", "0")) for a in asked)], dtype=np.float64)
-
-
-def _milli(text: str) -> float:
-    return float(text[:-1]) if text.endswith("m") else 1000.0 * float(text)
-
-
-def _bytes(text: str) -> float:
-    factor = _SUFFIXES.get(text[-2:])
-    return float(text[:-2]) * factor if factor else float(text)
-
-
-def _name(made: Json) -> str:
-    return str(made["metadata"]["name"])

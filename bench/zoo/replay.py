@@ -29,7 +29,7 @@ class Replay:
         self.model = model
         self.at = [pod.home for pod in model.pods]
         self.load = model.load.copy()
-        self.asked = np.zeros_like(model.load)
+        self.asked = np.zeros_like(model.offered)
         self.count = np.zeros(len(model.nodes), dtype=np.int64)
         for pod in model.pods:
             self.asked[pod.home] += pod.requests
@@ -55,9 +55,12 @@ class Replay:
             found.append("may not be moved")
         if not pod.fits[row]:
             found.append("does not fit")
-        over = self.asked[row] + pod.requests > model.capacity[row] + 1e-6
-        if over.any() or self.count[row] >= model.places[row]:
+        wanted = pod.requests > 0.0
+        over = self.asked[row] + pod.requests > model.offered[row] + 1e-6
+        if (over & wanted).any() or self.count[row] >= model.places[row]:
             found.append("no room for its requests")
+        if pod.ports and any(pod.ports & model.pods[p].ports for p in self._pods_at(row)):
+            found.append("its host port is taken")
         after = 100.0 * (self.load[row] + pod.load) / model.capacity[row]
         if (after > model.transient + _TOLERANCE).any():
             found.append(f"above the transient ceiling: {after.round(1).tolist()}")
@@ -66,6 +69,9 @@ class Replay:
         if not last_resort:
             found += self._piled_up(number, row)
         return found
+
+    def _pods_at(self, row: int) -> list[int]:
+        return [number for number, at in enumerate(self.at) if at == row]
 
     def unmet(self, hot: Iterable[int]) -> list[str]:
         """Return the goals that are not met now."""
@@ -79,6 +85,10 @@ class Replay:
         for number, pod in enumerate(model.pods):
             if model.emptied[self.at[number]] and pod.movable:
                 found.append(f"{pod.name} is still on {names[self.at[number]]}")
+            elif pod.must_leave and self.at[number] == pod.home:
+                found.append(f"{pod.name} may not run on {names[pod.home]} and is still there")
+            if model.repairs and pod.movable:
+                found += self._repelled(number, self.at[number])
         for rows in model.pools.values():
             wide = np.ptp(level[rows], axis=0)
             if (wide > (model.points or 0.0) + _TOLERANCE).any():

@@ -30,6 +30,7 @@ NAMESPACES: Final = 5
 """Namespaces with opt-outs that a reason names; the plan lists all."""
 NOT_NEEDED: Final = Reason.NOT_NEEDED.refusal()
 NODE_NOT_ASKED: Final = Reason.NODE_NOT_ASKED.refusal()
+TOO_LARGE: Final = Reason.ABOVE_CEILING.refusal("everywhere")
 NO_SET: Final = Reason.NO_COMBINATION.refusal()
 
 
@@ -284,7 +285,7 @@ class Explainer:
             return dropped or NO_SET
         names = Counter(why.name for why in found)
         most = min(names, key=lambda reason: (-names[reason], reason))
-        if most == Reason.ABOVE_CEILING and len(names) == 1 and len(ranked) == len(pods):
+        if len(ranked) == len(pods) and all(why == TOO_LARGE for why in found):
             return Reason.LARGER_THAN_ANY_ROOM.refusal(node=name)
         m = next(m for m in ranked if (why := self._stuck[m]) is not None and why.name == most)
         why = self._stuck[m] or NO_SET
@@ -307,9 +308,13 @@ class Explainer:
         free = (self._problem.roof - draft.load - m.load) / self._problem.capacity
         roomy = others & every(free >= 0.0)
         if not roomy.any():
-            return Reason.ABOVE_CEILING.refusal("everywhere")
+            return TOO_LARGE
         if draft.targets(m).any():
             return None
+        suitable = others & draft.fitting.ever_possible(m)
+        if suitable.any() and not (suitable & roomy).any():
+            return Reason.ABOVE_CEILING.refusal("where it may run")
+        roomy = suitable & roomy if suitable.any() else roomy
         row = int(np.argmax(np.where(roomy, lowest(free), -np.inf)))
         return next(draft.refusals(m, row), NO_SET)
 

@@ -7,7 +7,7 @@ topology spread constraints, and the goals. In which order the moves can be made
 afterwards, step by step; a solution without an order is excluded and the next one sought.
 
 Everything else that decides where a pod may run is asked beforehand, in the cluster without
-the siblings that may move away: what they keep out is a rule of its own here.
+the pods that keep it out and may move away: that they stay apart is a rule of its own here.
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ from typing import Final
 import numpy as np
 
 from common.cluster.records import ControllerId, PodUid
+from common.cluster.shapes import HostPort, PodShape
 from common.fit import Leave
+from common.fit.index.ports import clash
 from rebalancer.goals import PRECISION, AtMost, Spread
+from rebalancer.planner.company import Company, Repelled
 from rebalancer.planner.draft import TIED_COST, Draft
 from rebalancer.planner.fitting import Topology
 from rebalancer.planner.instance import Flags
@@ -32,6 +35,8 @@ from rebalancer.planner.replicas import NO_ZONE, Census
 
 UNMET: Final = 1_000.0
 """What a ceiling costs that is not met, in evictions."""
+LOST: Final = 300.0
+"""What a pod costs that stays where its rules are violated."""
 STUCK: Final = 100_000.0
 """What a pod costs that stays on a node that is to be emptied."""
 SAFE: Final = 1e-5
@@ -74,6 +79,7 @@ class Formulation:
         self._groups: dict[ControllerId | PodUid, list[Movable]] = defaultdict(list)
         for m in hood.pods:
             self._groups[m.group or m.pod.uid].append(m)
+        self._company = Company(base.fitting, self._groups)
         self._choices()
         self._each_once()
         self._loads()
@@ -82,6 +88,13 @@ class Formulation:
             self._replicas(pods)
             self._repelled(pods)
             self._topology(pods)
+        for pair in self._company.repelled:
+            self._keep_apart(pair)
+            self._unswapped(
+                self._groups[pair.one], self._groups[pair.other], self._domains(pair.key)
+            )
+        for port in self._company.ports:
+            self._capped_port(port)
         self._pools()
 
     @property
@@ -110,7 +123,7 @@ class Formulation:
         for m in self._hood.pods:
             mask = self._base.targets(m, modeled_aside=True)
             if self._base.fitting.has_ties(m):
-                mask &= self._without_siblings(m)
+                mask &= self._without_company(m)
             for row in rows[mask[rows]].tolist():
                 column = self._program.column(1.0)
                 self._moves.append((m, row))
@@ -118,20 +131,21 @@ class Formulation:
                 self._leaving[m.row].append(column)
                 self._of[m].append(column)
 
-    def _without_siblings(self, m: Movable) -> Flags:
-        """Return where a pod fits once its siblings that may move are gone."""
+    def _without_company(self, m: Movable) -> Flags:
+        """Return where a pod fits once those are gone that may keep it out and may move."""
         base = self._base
         base.evaluations.spend(TIED_COST)
-        others = (q for q in self._groups[m.group or m.pod.uid] if q is not m)
-        gone = tuple(Leave(q.pod.uid) for q in others if q not in base.moves)
+        gone = tuple(Leave(q.pod.uid) for q in self._company.of(m) if q not in base.moves)
         return base.fitting.now(m, (*base.changes(), *gone))[0]
 
     def _each_once(self) -> None:
         for m in self._hood.pods:
             terms: Terms = [(column, 1.0) for column in self._of[m]]
-            if m.has_to_leave and not self._strict:
-                terms.append((self._program.column(STUCK), 1.0))
-            self._program.row(terms, least=float(m.has_to_leave), most=1.0)
+            must = m.has_to_leave or self._problem.repairs(m)
+            if must and not self._strict:
+                cost = STUCK if m.has_to_leave else LOST
+                terms.append((self._program.column(cost), 1.0))
+            self._program.row(terms, least=float(must), most=1.0)
 
     def _flow(self, row: int, weight: Callable[[Movable], float]) -> Terms:
         """Return what a node gains by moves: arrivals less departures."""
@@ -165,7 +179,8 @@ class Formulation:
         if isinstance(problem.goal_of(row), AtMost):
             return float(problem.enough[row, axis])
         most = float(problem.roof[row, axis])
-        if problem.worst < problem.highest_ceiling and not problem.emptied:
+        bound = not (problem.emptied or problem.relocations)
+        if problem.worst < problem.highest_ceiling and bound:
             most = min(most, problem.worst * float(problem.capacity[row, axis]) / 100.0)
         return most
 
@@ -215,7 +230,65 @@ class Formulation:
         candidate = self._base.fitting.candidate(pods[0])
         for term in candidate.shape.anti_affinity:
             if candidate.namespace in term.namespaces and term.selector.matches(candidate.labels):
-                self._capped(pods, self._domains(term.topology_key), 1)
+                domain = self._domains(term.topology_key)
+                self._capped(pods, domain, 1)
+                self._unswapped(pods, pods, domain)
+
+    def _keep_apart(self, pair: Repelled) -> None:
+        """Let a domain hold pods of one of two workloads, unless it holds both already."""
+        domain = self._domains(pair.key)
+        sides = [self._groups[pair.one], self._groups[pair.other]]
+        now = [self._siblings_in(pods[0], domain) for pods in sides]
+        change = [self._exchanged(pods, domain) for pods in sides]
+        for number in sorted(set(change[0]) | set(change[1])):
+            there = [counts[number] for counts in now]
+            terms = [found.get(number, []) for found in change]
+            coming = [(column, value) for each in terms for column, value in each if value > 0]
+            if number < 0 or not coming:
+                continue
+            if all(there):
+                self._program.row(coming, most=0.0)
+                continue
+            side = self._program.column()
+            for each, count, sign in zip(terms, there, (-1.0, 1.0), strict=True):
+                most = float(count + len(each))
+                limit = most if sign > 0 else 0.0
+                self._program.row([*each, (side, sign * most)], most=limit - count)
+
+    def _capped_port(self, port: HostPort) -> None:
+        """Let no more than one pod of a node have a port, or as many as have it now."""
+        users = list(self._company.users(port))
+        self._unswapped(users, users, lambda row: row)
+        change = self._exchanged(users, lambda row: row)
+        for row, terms in change.items():
+            taken = sum(
+                any(clash(port, other) for other in shape.host_ports) for shape in self._at(row)
+            )
+            self._program.row(terms, most=max(0.0, 1.0 - taken))
+
+    def _unswapped(
+        self, pods: Sequence[Movable], others: Sequence[Movable], domain: Domain
+    ) -> None:
+        """Exclude that two pods take each other's place that cannot be in one at a time."""
+        into: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for column in (column for m in others for column in self._of[m]):
+            m, row = self._moves[column]
+            into[domain(m.row), domain(row)].append(column)
+        for column in (column for m in pods for column in self._of[m]):
+            m, row = self._moves[column]
+            here, there = domain(m.row), domain(row)
+            back = into.get((there, here), ()) if here != there else ()
+            for other in back:
+                if other > column or pods is not others:
+                    self._program.row([(column, 1.0), (other, 1.0)], most=1.0)
+
+    def _at(self, row: int) -> Iterator[PodShape]:
+        """Return the pods of a node with the moves that stay."""
+        problem, moved = self._problem, {m.pod.uid for m in self._base.moves}
+        for uid, pod in problem.snapshot.nodes[problem.nodes[row]].pods.items():
+            if uid not in moved and not (pod.terminating or pod.finished):
+                yield pod.shape
+        yield from (m.pod.shape for m, target in self._base.moves.items() if target == row)
 
     def _capped(self, pods: Sequence[Movable], domain: Domain, most: int) -> None:
         now = self._siblings_in(pods[0], domain)

@@ -73,9 +73,12 @@ class Improvement:
         return draft
 
     def _better(self, hood: Neighborhood, moves: Moves, rank: Rank) -> tuple[Moves, Rank] | None:
-        free = set(hood.pods)
+        problem = self._drafts.problem
+        # A pod that goes where it prefers to be stays in the plan as it is.
+        free = {m for m in hood.pods if m.pod.uid not in problem.relocations or problem.repairs(m)}
+        hood = Neighborhood(hood.rows, tuple(m for m in hood.pods if m in free or m not in moves))
         kept = {m: row for m, row in moves.items() if m not in free}
-        strict = rank[:2] == (0, 0)
+        strict = rank[:2] == (0, 0) and not rank[3]
         base = self._draft(kept)
         asked = Formulation(base, self._drafts.census, hood, strict=strict)
         if asked.empty:

@@ -14,7 +14,6 @@ from typing import Final
 
 import numpy as np
 
-from rebalancer.goals import AtMost, Empty
 from rebalancer.planner.draft import Draft
 from rebalancer.planner.formulation import Neighborhood
 from rebalancer.planner.instance import Flags
@@ -37,6 +36,10 @@ def neighborhoods(draft: Draft) -> Iterator[Neighborhood]:
     names = [*(goal.node for goal in problem.emptied), *(goal.node for goal in problem.hot)]
     givers = [problem.row_of[name] for name in names]
     near = [m for row in givers for m in problem.movables(row)]
+    repaired = _repaired(draft)
+    near += [m for m in repaired if m.row not in givers]
+    if not (givers or repaired or problem.spreads):
+        return
     most = LEVELED if problem.spreads else COLUMNS
     if len(near) * len(rows) > most:
         yield from _of_large(draft)
@@ -65,10 +68,11 @@ def _of_large(draft: Draft) -> Iterator[Neighborhood]:
 def _unmet(draft: Draft) -> list[int]:
     """Return the rows whose own goal is not met, the worst first."""
     problem = draft.problem
-    missed = [g for g in problem.goals if isinstance(g, AtMost | Empty) and not draft.meets(g)]
+    missed = [goal for goal in (*problem.emptied, *problem.hot) if not draft.meets(goal)]
     rows = [problem.row_of[goal.node] for goal in missed]
+    rows += [m.row for m in _repaired(draft) if m not in draft.moves and m.row not in rows]
     level = draft.percent().max(axis=1)
-    return sorted(rows, key=lambda row: (not problem.empty[row], -float(level[row]), row))
+    return sorted(set(rows), key=lambda row: (not problem.empty[row], -float(level[row]), row))
 
 
 def _room_for(draft: Draft, row: int, hood: Neighborhood) -> bool:
@@ -99,10 +103,25 @@ def _around(draft: Draft, row: int) -> Neighborhood:
 def _helpers(draft: Draft, givers: Sequence[int], rows: Sequence[int]) -> list[Movable]:
     """Return the pods of nodes, of those without a goal only what may help the givers."""
     problem = draft.problem
-    most = max((problem.priorities.helping(row) for row in givers), default=inf)
+    helped = [problem.priorities.helping(row) for row in givers]
+    helped += [m.priority for m in _repaired(draft)]
+    most = max(helped, default=inf)
     leveled = {row for goal in problem.spreads for row in problem.rows(goal).tolist()}
     own = leveled | {row for row in rows if problem.goal_of(row) is not None}
-    return [m for row in rows for m in problem.movables(row) if row in own or m.priority <= most]
+    named = problem.relocations
+    return [
+        m
+        for row in rows
+        for m in problem.movables(row)
+        if row in own or m.priority <= most or m.pod.uid in named
+    ]
+
+
+def _repaired(draft: Draft) -> list[Movable]:
+    """Return the pods for which others make room, and that may be moved."""
+    problem = draft.problem
+    found = (problem.relocating(goal) for goal in problem.relocations.values())
+    return [m for m in found if m is not None and problem.repairs(m) and not problem.gave_up(m)]
 
 
 def _fewer(pods: Sequence[Movable], rows: int) -> tuple[Movable, ...]:

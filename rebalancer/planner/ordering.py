@@ -23,7 +23,7 @@ from rebalancer.planner.pool_levels import smallest
 from rebalancer.planner.problem import Problem
 from rebalancer.planner.resources import highest
 
-SETTLING: Final = 4
+SETTLING: Final = 6
 """How many times chains are arranged again."""
 
 
@@ -75,7 +75,11 @@ def arrange(
             else:
                 order.steps.append(step)
         if len(blocked) == len(waiting):
-            tried = (_opened(table, m, moves, blocked, order) for m in blocked)
+            tried = (
+                _opened(table, m, moves, blocked, order, waits=waits)
+                for waits in (False, True)
+                for m in blocked
+            )
             first = next((step for step in tried if step is not None), None)
             if first is None:
                 order.left_out = blocked
@@ -87,11 +91,20 @@ def arrange(
 
 
 def _opened(
-    table: _Table, m: Movable, moves: Mapping[Movable, int], later: Sequence[Movable], order: Order
+    table: _Table,
+    m: Movable,
+    moves: Mapping[Movable, int],
+    later: Sequence[Movable],
+    order: Order,
+    *,
+    waits: bool = True,
 ) -> Step | None:
-    """Begin an exchange or a cycle: the pod goes where others leave later."""
+    """Begin an exchange or a cycle: the pod goes where others leave later.
+
+    It may have to wait for pods that left before.
+    """
     leaving = [q for q in later if q.row == moves[m] and q is not m]
-    step = table.begin(m, moves[m]) if leaving else None
+    step = table.begin(m, moves[m], waits=waits) if leaving else None
     if step is not None:
         order.opened += [(m, q) for q in leaving]
     return step
@@ -112,7 +125,7 @@ class _Table:
         mask = self._draft.targets(m, last_resort=m in self._last_resort)
         needs: tuple[Movable, ...] = ()
         if not mask[row] and not self._under_way(m)[row]:
-            found = self._needed(m, row)
+            found = self._needed(m, row, self._under_way)
             if found is None:
                 return None
             needs = found
@@ -120,12 +133,15 @@ class _Table:
         self._make(m, row)
         return Step(m, row, needs, alternatives)
 
-    def begin(self, m: Movable, row: int) -> Step | None:
+    def begin(self, m: Movable, row: int, *, waits: bool) -> Step | None:
         """Make the first half of an exchange, if the transient ceiling allows it."""
+        needs: tuple[Movable, ...] | None = ()
         if not self._draft.in_exchange(m)[row]:
+            needs = self._needed(m, row, self._draft.in_exchange) if waits else None
+        if needs is None:
             return None
         self._make(m, row)
-        return Step(m, row, (), ())
+        return Step(m, row, needs, ())
 
     def _make(self, m: Movable, row: int) -> None:
         self._draft.put(m, row)
@@ -136,19 +152,21 @@ class _Table:
         """Return where a pod may go as one of several moves that belong together."""
         return self._draft.targets(m, last_resort=m in self._last_resort, under_way=True)
 
-    def _needed(self, m: Movable, row: int) -> tuple[Movable, ...] | None:
+    def _needed(
+        self, m: Movable, row: int, judge: Callable[[Movable], Flags]
+    ) -> tuple[Movable, ...] | None:
         """Return as few pods as possible that must be gone first; None if even all are too few."""
         left = sorted(self._left.get(row, ()), key=lambda q: (-q.load.max(), q.number))
         gone = self._draft.gone
         allowed = False
         for q in left:
             self._let_go(q)
-            allowed = bool(self._under_way(m)[row])
+            allowed = bool(judge(m)[row])
             if allowed:
                 break
         for q in [q for q in left if q in gone][:-1] if allowed else ():
             self._keep(q)
-            if not self._under_way(m)[row]:
+            if not judge(m)[row]:
                 self._let_go(q)
         needs = tuple(q for q in left if q in gone)
         for q in needs:
@@ -209,19 +227,29 @@ def settle(
     """Return chains that hold in their order, and the pods that are left out.
 
     Moves that belong together stand together, so some come sooner than they were arranged.
-    They are arranged once more in the new order, which may join chains, until it stays.
+    They are arranged once more in the new order, which may join chains, until it stays; if it
+    never does, all of them are one chain.
     """
     order = arrange(fresh(), moves, last_resort)
-    found, left_out = chains(order.steps, (*together, *order.opened)), order.left_out
-    for _ in range(SETTLING):
+    pairs = [*together, *order.opened]
+    found, left_out = chains(order.steps, pairs), order.left_out
+    for again in range(SETTLING):
         listed = [step.m for chain in found for step in chain]
         if listed == [step.m for step in order.steps]:
-            break
+            return found, left_out
         openers = {m for m, _ in order.opened}
+        # Two orders may lead to each other. Chains that only grow come to an end.
+        pairs = [*pairs, *_waits(order.steps)] if again else list(together)
         order = arrange(fresh(), {m: moves[m] for m in listed}, last_resort, listed, openers)
-        pairs = (*together, *order.opened)
+        pairs += order.opened
         found, left_out = chains(order.steps, pairs), [*left_out, *order.left_out]
-    return found, left_out
+    steps = order.steps
+    stays = [step.m for chain in found for step in chain] == [step.m for step in steps]
+    return found if stays else [steps], left_out
+
+
+def _waits(steps: Iterable[Step]) -> list[tuple[Movable, Movable]]:
+    return [(step.m, need) for step in steps for need in step.needs]
 
 
 def _urgency(problem: Problem, m: Movable) -> tuple[bool, float, float, tuple[float, float], int]:

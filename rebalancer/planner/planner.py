@@ -28,6 +28,7 @@ from rebalancer.planner.lookahead import demand_after
 from rebalancer.planner.movable import Movable
 from rebalancer.planner.ordering import Step
 from rebalancer.planner.plan import Plan
+from rebalancer.planner.pool_spreads import unleveled
 from rebalancer.planner.problem import Demand, Problem
 from rebalancer.planner.relief import relieve_in_part
 from rebalancer.planner.search import Chosen, Marks, Search
@@ -80,7 +81,8 @@ class _Planning:
 
     def plan(self) -> Plan:
         """Search, order, limit and explain."""
-        chosen = self._fair(self._improved(self._pruned(self._prolonged(self._search.chosen()))))
+        found = self._prolonged(self._search.chosen(self._improved))
+        chosen = self._fair(self._improved(self._pruned(found)))
         outcome = Outcome(
             chains=chosen.chains,
             draft=self._search.made(chosen),
@@ -116,7 +118,7 @@ class _Planning:
         for _ in range(ROUNDS):
             if not chosen.chains or not self._evaluations.enough:
                 break
-            if self._search.meets_all(chosen):
+            if self._search.meets_all(chosen) and not self._unlevels(chosen):
                 break
             names = self._problem.nodes
             goes = {step.m.pod.uid: names[step.row] for step in chosen.steps}
@@ -160,16 +162,21 @@ class _Planning:
             return chosen
         rank = self._rank(chosen)
         bound = lower_bound(self._problem.instance(), self._problem.goals).evictions
-        before = self._search.marks
+        # What one search has tried in vain may be right beside other moves.
+        before, given_up = self._search.marks, self._problem.take_back()
         search = Improvement(self._search.drafts, solve, self._rank_of)
         moves = {step.m: step.row for step in chosen.steps}
         better = search.run(moves, rank, bound) if rank > (0, 0, 0, 0, 0, bound) else None
         found = self._as_found(better) if better is not None else None
-        if found is None:
+        if found is None or (self._unlevels(found) and not self._unlevels(chosen)):
             self._search.marks = before
+            self._problem.give_up(given_up)
             return chosen
         found.dropped = {m: why for m, why in chosen.dropped.items() if m not in moves}
         return found
+
+    def _unlevels(self, chosen: Chosen) -> bool:
+        return unleveled(self._problem, self._search.made(chosen).load)
 
     def _as_found(self, moves: Mapping[Movable, int]) -> Chosen | None:
         """Put moves of the solver in order; None if one has to be left out."""

@@ -39,6 +39,31 @@ def pool_spreads(problem: Problem) -> tuple[Spread, ...]:
     return tuple(found)
 
 
+def whole_pools(problem: Problem) -> tuple[Spread, ...]:
+    """Return the spreads of goals that leave nodes out, with all nodes."""
+    if not problem.spreads:
+        return ()
+    stated = {(goal.pool, goal.dimension): goal.nodes for goal in problem.spreads}
+    pools = ((stated.get((pool.pool, pool.dimension)), pool) for pool in pool_spreads(problem))
+    return tuple(pool for nodes, pool in pools if nodes is not None and nodes != pool.nodes)
+
+
+def unleveled(problem: Problem, load: Floats) -> bool:
+    """Tell whether nodes that no goal compares come to stand out because of what moves.
+
+    Goals leave out nodes that are stuck at an end now; a pod that leaves such a node, or makes
+    room there, can change that, and the next cycle would state another goal.
+    """
+    stated = {(goal.pool, goal.dimension): goal for goal in problem.spreads}
+    for pool in whole_pools(problem):
+        goal = stated[pool.pool, pool.dimension]
+        left_out = problem.inside(pool) & ~problem.inside(goal)
+        changed = load[left_out] != problem.load[left_out]
+        if changed.any() and problem.gap(pool, load) > pool.points + PRECISION:
+            return True
+    return False
+
+
 class PoolGuard:
     """Answers where a pod can go without making a pool uneven that is not, or more uneven."""
 

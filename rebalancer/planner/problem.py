@@ -25,7 +25,7 @@ from common.api.contract import Unknown
 from common.api.migrations import Purpose
 from common.cache.snapshot import NodeView
 from common.cluster.records import NodeName, PodRecord, PodUid
-from common.config import PriorityPolicy
+from common.config import PriorityPolicy, Strategy
 from common.load import Load, NodeLoad, requested_load
 from rebalancer.evictability import Budgets, lineage_of, move_history
 from rebalancer.goals import (
@@ -256,6 +256,11 @@ class Problem:
         pods = self.judged(self.row_of[goal.node])
         return next((m for m in pods if m.pod.uid == goal.pod), None)
 
+    def repairs(self, m: Movable) -> bool:
+        """Tell whether a pod has to leave its node so much that others make room for it."""
+        goal = self.relocations.get(m.pod.uid)
+        return goal is not None and goal.strategy is Strategy.VIOLATIONS
+
     def wanted(self, m: Movable) -> tuple[Flags, ...]:
         """[N] each, where a pod should go by its own goal, the best nodes first."""
         goal = self.relocations.get(m.pod.uid)
@@ -307,6 +312,13 @@ class Problem:
             self._given_up.setdefault(m.row, []).append(m)
             self._searched.pop(m.row, None)
             self._loads.pop(m.row, None)
+
+    def take_back(self) -> list[Movable]:
+        """Treat pods that were given up as movable again; return them."""
+        found = [m for pods in self._given_up.values() for m in pods]
+        if found:
+            self.start_over()
+        return found
 
     def start_over(self) -> None:
         """Search again with all pods that priorities allow to leave."""

@@ -8,7 +8,7 @@ left out, and the search goes on without these pods.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Final
@@ -18,6 +18,7 @@ from rebalancer.planner.draft import Draft, DraftFactory
 from rebalancer.planner.movable import Movable
 from rebalancer.planner.ordering import Step, settle
 from rebalancer.planner.pool_levels import Levels, guards
+from rebalancer.planner.pool_spreads import whole_pools
 from rebalancer.planner.problem import Problem
 from rebalancer.planner.relief import Policy, Relief, Result, relieve_in_part
 from rebalancer.planner.spread import Leveling
@@ -52,6 +53,10 @@ class Chosen:
         return {step.m: step.row for step in self.steps}
 
 
+Improve = Callable[[Chosen], Chosen]
+"""Returns a better plan if it finds one."""
+
+
 @dataclass(slots=True)
 class Marks:
     """What the search knows about its moves beside where they go."""
@@ -80,28 +85,41 @@ class Search:
         self._nothing_spare: dict[Movable, int] = {}
         """Moves of a large plan, of which none is spare."""
 
-    def chosen(self) -> Chosen:
-        """Search with the lowest priorities that may be enough; raise them where they are not."""
+    def chosen(self, improve: Improve | None = None) -> Chosen:
+        """Search with the lowest priorities that may be enough; raise them where they are not.
+
+        Before they are raised, `improve` may find what the search has missed.
+        """
         if not self._problem.goals:
             return Chosen([])
         chosen, priorities = self._attempted(), self._problem.priorities
-        low = priorities.state(self.unmet(chosen))
-        low = {goal: most for goal, most in low.items() if priorities.next_above(most) < inf}
+        low = self._liftable(chosen)
+        if low and improve is not None:
+            chosen = improve(chosen)
+            low = self._liftable(chosen)
         if not low:
             return chosen
         # If not even all pods together can meet a goal, no priority between does.
         priorities.lift(dict.fromkeys(low, inf))
         chosen = self._attempted()
         met = low.keys() - self.unmet(chosen)
-        return self._lowest(chosen, {goal: low[goal] for goal in low if goal in met})
+        return self._lowest(chosen, {goal: low[goal] for goal in low if goal in met}, improve)
 
-    def _lowest(self, chosen: Chosen, low: dict[Goal, float]) -> Chosen:
+    def _liftable(self, chosen: Chosen) -> dict[Goal, float]:
+        """Return the goals that are not met, and that pods of a higher priority might meet."""
+        priorities = self._problem.priorities
+        low = priorities.state(self.unmet(chosen))
+        return {goal: most for goal, most in low.items() if priorities.next_above(most) < inf}
+
+    def _lowest(self, chosen: Chosen, low: dict[Goal, float], improve: Improve | None) -> Chosen:
         """Raise the priorities of goals that can be met, one by one, until they are."""
         priorities, wanted = self._problem.priorities, self.met(chosen)
         while low and min(low.values()) < inf and self.evaluations.plenty:
             low = {goal: priorities.next_above(most) for goal, most in low.items()}
             priorities.lift(low)
             found = self._attempted()
+            if improve is not None and not wanted <= self.met(found):
+                found = improve(found)
             if wanted <= self.met(found):
                 return found
             short = [goal for goal in self.unmet(found) if goal in low]
@@ -155,11 +173,11 @@ class Search:
         """Return moves without which every goal is met and every level pool is level still."""
         if moves == self._nothing_spare:
             return []
-        draft = self.drafts.draft()
+        draft, problem = self.drafts.draft(), self._problem
         for m, row in moves.items():
             draft.put(m, row)
-        level = [goal for goal in guards(self._problem) if draft.meets(goal)]
-        wanted, levels = (*self._problem.spreads, *level), Levels(draft)
+        level = [g for g in (*guards(problem), *whole_pools(problem)) if draft.meets(g)]
+        wanted, levels = (*problem.spreads, *level), Levels(draft)
         swapped = self.marks.swapped
         found = []
         for m in sorted(moves, key=lambda m: m.cost, reverse=True):

@@ -59,7 +59,9 @@ class Worth:
             return refusal
         moves = [(step.m, step.row) for step in chain]
         before, after = touched_levels(self._problem, load, moves)
-        repairs = all(step.m.pod.uid in self._problem.relocations for step in chain)
+        repairs = any(self._problem.repairs(step.m) for step in chain) or all(
+            step.m.pod.uid in self._problem.relocations for step in chain
+        )
         worst = max(self._problem.worst, float(before.max()))
         if not repairs and float(after.max()) > worst + 1e-6:
             return Reason.WORST_NODE_WORSE.refusal("chain")

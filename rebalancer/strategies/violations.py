@@ -104,6 +104,10 @@ class _Search:
             return float(pods[uid].shape.priority), uid
 
         chosen = fewest(near, lambda uid: bool(self.homes.of(pods[uid])), cost)
+        # Where none of them has somewhere to go now, the plan may make room for one.
+        left = {uid: near[uid] - chosen for uid in near.keys() - chosen}
+        crowded = {uid: others for uid, others in left.items() if others}
+        chosen |= fewest(crowded, lambda uid: self.homes.movable(pods[uid]), cost)
         return {uid: _too_near(pods[min(near[uid])]) for uid in chosen}
 
 
