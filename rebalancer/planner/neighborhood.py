@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from rebalancer.goals import AtMost, Empty
 from rebalancer.planner.draft import Draft
 from rebalancer.planner.formulation import Neighborhood
 from rebalancer.planner.instance import Flags
@@ -68,7 +69,7 @@ def _of_large(draft: Draft) -> Iterator[Neighborhood]:
 def _unmet(draft: Draft) -> list[int]:
     """Return the rows whose own goal is not met, the worst first."""
     problem = draft.problem
-    missed = [goal for goal in (*problem.emptied, *problem.hot) if not draft.meets(goal)]
+    missed = (g for g in problem.goals if isinstance(g, AtMost | Empty) and not draft.meets(g))
     rows = [problem.row_of[goal.node] for goal in missed]
     rows += [m.row for m in _repaired(draft) if m not in draft.moves and m.row not in rows]
     level = draft.percent().max(axis=1)
