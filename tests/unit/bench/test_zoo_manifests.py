@@ -8,6 +8,7 @@ import pytest
 from bench.zoo.families import drawn_cluster
 from bench.zoo.manifests import ATTACHED, controllers, host_ports, requested, ruled_out
 from common.cluster.shapes import HostPort
+from rebalancer.goals import Relocate
 from tests.support.worlds.zoo import zoo_demand
 
 READ = ("init-containers", "host-ports", "devices", "attach-limits", "no-requests")
@@ -46,6 +47,7 @@ def test_both_find_the_same_pods_on_nodes_that_are_ruled_out(family: str) -> Non
         and replicas[pod["metadata"]["ownerReferences"][0]["name"]] > 1
     }
     goals = zoo_demand(cluster).assessment.goals
-    stated = {goal.name.removeprefix("default/") for goal in goals if hasattr(goal, "pod")}
+    named = (goal.name for goal in goals if isinstance(goal, Relocate))
+    stated = {name.removeprefix("default/") for name in named}
     assert stated == (wanted if family != "node-affinity" else set())
     assert wanted or family == "node-affinity"
