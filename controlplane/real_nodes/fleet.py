@@ -35,7 +35,7 @@ METRIC_RESOLUTION_S = 15  # as metrics-server is installed
 GROUP = "system:nodes"
 HERE = Path(__file__).resolve().parent
 PYTHON = (sys.executable, "-I", "-S")
-IMPORT_TIMEOUT_S = 60.0
+CTR_TIMEOUT_S = 60.0
 
 
 def names(count: int) -> list[str]:
@@ -125,14 +125,18 @@ def permissions() -> list[Json]:
 
 
 def import_image(folder: Folder, containerd: Argv) -> None:
-    """Give a running containerd the image, with the command that started it up to its binary."""
+    """Give a running containerd the image."""
+    ctr(containerd, "images", "import", str(_archive(folder)))
+
+
+def ctr(containerd: Argv, *arguments: str) -> None:
+    """Run ctr beside a containerd, with the command that started it up to its binary."""
     inside = containerd[: containerd.index("--") + 1]
-    ctr = Path(containerd[len(inside)]).with_name("ctr")
-    command = [*inside, str(ctr), f"--address={SOCKET}", "--namespace=k8s.io"]
-    command += ["images", "import", str(_archive(folder))]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=IMPORT_TIMEOUT_S)
+    program = Path(containerd[len(inside)]).with_name("ctr")
+    command = [*inside, str(program), f"--address={SOCKET}", "--namespace=k8s.io", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=CTR_TIMEOUT_S)
     if done.returncode != 0:
-        raise StartError(f"containerd did not take the image: {done.stderr.strip()[-300:]}")
+        raise StartError(f"ctr {' '.join(arguments)}: {done.stderr.strip()[-300:]}")
 
 
 def is_ready(site: Site, api: Api, name: str, process: Process) -> bool:

@@ -19,7 +19,7 @@ import pytest
 
 from bench.stands.cluster import Cluster
 from tests.support.stands.control_plane import Say
-from tests.support.stands.real_nodes import NODES, Stand, deployment, place, shipped
+from tests.support.stands.real_nodes import NODES, deployment, place, shipped
 
 pytestmark = [pytest.mark.real_nodes, pytest.mark.e2e_real]
 
@@ -47,14 +47,7 @@ async def test_a_hot_node_becomes_level_with_shipped_settings(
         say(f"by the counters {_figures(before)} before, {_figures(after)} after")
         assert landed.evictions == FEWEST
         assert (landed.as_planned, landed.again) == (landed.evictions, 0)
-        await _are_where_they_say(stand)
-
-
-async def _are_where_they_say(stand: Stand) -> None:
-    """Check that the kernel has each pod exactly where the API server says."""
-    for uid, pod in stand.loop.pods.now.items():
-        where = [node for node in NODES if stand.counters.runs(node, uid)]
-        assert where == [pod["spec"]["nodeName"]]
+        stand.check_places()
 
 
 def _figures(percent: dict[str, float]) -> str:

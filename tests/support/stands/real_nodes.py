@@ -2,22 +2,25 @@
 """Three nodes with real kubelets, both programs as shipped, and the kernel's own counters.
 
 What is asserted about load comes from the cgroups of the nodes, which no program of ours
-writes: `Counters`. Programs get no setting but `mode: act`.
+writes: `Counters`. Programs read the shipped configuration, with nothing changed but `mode: act`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from bench.stands.cluster import Cluster
 from bench.stands.episode import Episode, nothing_open
-from bench.stands.extender_process import extender_running, use_extender
-from bench.stands.real_scenario import is_ready, pods_path, watched
+from bench.stands.extender_process import DEPLOY, extender_running, use_extender
+from bench.stands.real_scenario import app_of, node_of, pods_path, uid_of, watched
 from bench.stands.rebalancer_process import rebalancer_running
 from common.clock import SYSTEM
 from controlplane.cluster import ControlPlane
@@ -26,7 +29,8 @@ from controlplane.real_nodes.image import IMAGE
 from controlplane.real_nodes.settings import CPU_MILLI
 
 NODES = fleet.names(3)
-SHIPPED: dict[str, Any] = {}
+EXTENDER = DEPLOY / "overlays" / "control-plane" / "config" / "extender.yaml"
+REBALANCER = DEPLOY / "base" / "config" / "rebalancer.yaml"
 EVERY_S, WINDOW_S, MINUTE_S = 5.0, 30.0, 60.0
 STAGED_S = 120.0
 
@@ -61,9 +65,10 @@ class Counters:
         return {node: 100 * used / CPU_MILLI for node, used in milli.items()}
 
     def runs(self, node: str, uid: str) -> bool:
-        """Return whether processes of a pod run on a node, as the kernel knows it."""
-        folders = (self._pids / node / "kubepods").rglob(f"pod{uid}/*/cgroup.procs")
-        return any(folder.read_text().strip() for folder in folders)
+        """Return whether a container of a pod runs on a node, as the kernel knows it."""
+        found = (self._pids / node / "kubepods").rglob(f"pod{uid}/*/cgroup.procs")
+        # One is the sandbox's, which outlives containers that crash.
+        return sum(bool(_content(each)) for each in found) > 1
 
 
 class Stand:
@@ -109,6 +114,24 @@ class Stand:
         rows = await self.loop.extender.nodes()
         return {name: row.get("cpuPercent") or 0.0 for name, row in rows.items()}
 
+    async def agrees(self, points: float) -> bool:
+        """Return whether the extender's belief is close to the counters on every node."""
+        await SYSTEM.sleep(EVERY_S)
+        self.counters.read()
+        counted, believed = self.counters.percent(), await self.believed()
+        return bool(counted) and all(abs(counted[n] - believed[n]) <= points for n in counted)
+
+    def on_kernel(self, app: str) -> int:
+        """Return how many pods of a workload run, as the kernel knows it; more while one moves."""
+        pods = [pod for pod in self.loop.pods.now.values() if app_of(pod) == app]
+        return sum(self.counters.runs(node_of(pod), uid_of(pod)) for pod in pods if node_of(pod))
+
+    def check_places(self) -> None:
+        """Check that the kernel has each pod exactly where the API server says."""
+        for uid, pod in self.loop.pods.now.items():
+            where = [node for node in NODES if self.counters.runs(node, uid)]
+            assert where == [node_of(pod)]
+
     def level(self) -> bool:
         """Return whether no node is above 80 % and none 20 points above another."""
         found = self.counters.percent().values()
@@ -120,11 +143,13 @@ async def shipped(
     cluster: Cluster, folder: Path, say: Say, **settings: Any
 ) -> AsyncIterator[Stand]:
     """Run both programs on what the test has created, as shipped but for `settings`."""
-    async with extender_running(cluster, folder, settings=SHIPPED) as extender:
+    async with extender_running(cluster, folder, settings=_read(EXTENDER)) as extender:
         await use_extender(cluster, extender.url)
         async with (
             watched(cluster) as pods,
-            rebalancer_running(cluster, folder, settings={"mode": "act", **settings}) as rebalancer,
+            rebalancer_running(
+                cluster, folder, settings={**_read(REBALANCER), "mode": "act", **settings}
+            ) as rebalancer,
         ):
             loop = Episode(
                 cluster=cluster,
@@ -138,13 +163,27 @@ async def shipped(
 
 
 async def place(cluster: Cluster, node: str, *objects: Json) -> None:
-    """Create objects whose pods begin on a node: the others take nothing meanwhile."""
+    """Create objects whose pods begin on a node, and wait until they run."""
+    count = len(await _pods(cluster)) + sum(each["spec"]["replicas"] for each in objects)
+    async with only(cluster, node):
+        await cluster.create(objects)
+        await cluster.wait(lambda: _all_run(cluster, count), STAGED_S, f"all pods run on {node}")
+
+
+@contextlib.asynccontextmanager
+async def only(cluster: Cluster, node: str) -> AsyncIterator[None]:
+    """Let the other nodes take no pods meanwhile."""
     others = [name for name in NODES if name != node]
     await _cordon(cluster, others, on=True)
-    count = len(await _pods(cluster)) + sum(each["spec"]["replicas"] for each in objects)
-    await cluster.create(objects)
-    await cluster.wait(lambda: _all_run(cluster, count), STAGED_S, f"all pods run on {node}")
+    yield
     await _cordon(cluster, others, on=False)
+
+
+async def tag_image(cluster: Cluster, node: str, name: str) -> None:
+    """Give the image of a node one more name, as if it had been pulled there."""
+    plane = cluster.control_plane
+    command = plane.command(fleet.containerd_of(node))
+    await asyncio.to_thread(fleet.ctr, command, "images", "tag", "--force", IMAGE, name)
 
 
 def deployment(name: str, replicas: int, *arguments: str, cpu: str = "40m", **spec: Any) -> Json:
@@ -159,6 +198,12 @@ def deployment(name: str, replicas: int, *arguments: str, cpu: str = "40m", **sp
             "template": template(name, *arguments, cpu=cpu, **spec),
         },
     }
+
+
+def stateful_set(name: str, replicas: int, *arguments: str) -> Json:
+    """Return a StatefulSet of such pods."""
+    made = deployment(name, replicas, *arguments)
+    return {**made, "kind": "StatefulSet", "spec": {**made["spec"], "serviceName": name}}
 
 
 def template(name: str, *arguments: str, cpu: str = "40m", image: str = IMAGE, **spec: Any) -> Json:
@@ -176,8 +221,9 @@ def template(name: str, *arguments: str, cpu: str = "40m", image: str = IMAGE, *
 
 
 async def _all_run(cluster: Cluster, count: int) -> bool:
+    # Not Ready: one that crashes never stays so.
     pods = await _pods(cluster)
-    return len(pods) == count and all(is_ready(pod) for pod in pods)
+    return len(pods) == count and all(pod["status"]["phase"] == "Running" for pod in pods)
 
 
 async def _pods(cluster: Cluster) -> list[Json]:
@@ -189,3 +235,16 @@ async def _pods(cluster: Cluster) -> list[Json]:
 async def _cordon(cluster: Cluster, nodes: Sequence[str], *, on: bool) -> None:
     for node in nodes:
         await cluster.patch_node(node, {"spec": {"unschedulable": on or None}})
+
+
+def _read(file: Path) -> Json:
+    found: Json = yaml.safe_load(file.read_text())
+    return found
+
+
+def _content(file: Path) -> str:
+    """Return what a file of a cgroup holds; nothing if the cgroup has just ended."""
+    try:
+        return file.read_text().strip()
+    except OSError:
+        return ""
