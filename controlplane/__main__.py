@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 
 from controlplane import kubeconfig, nodes
-from controlplane.build import NODE_PARTS, TOOLS, build
+from controlplane.build import NODE_PARTS, TOOLS, build, missing_parts, toolbox
 from controlplane.cluster import (
     OPTIONAL,
     ClusterOptions,
@@ -59,7 +59,12 @@ def _build(options: argparse.Namespace) -> int:
     if reason:
         _say(f"without real nodes: {reason}")
     nodes = NODE_PARTS if options.real_nodes and not reason else ()
-    box = build(_say, extras=(*TOOLS, *nodes), release=_release(options))
+    extras = (*TOOLS, *nodes)
+    if options.check:
+        absent = missing_parts(toolbox(_release(options)), extras)
+        _say(f"not built: {', '.join(absent)}" if absent else "built")
+        return 1 if absent else 0
+    box = build(_say, extras=extras, release=_release(options))
     _say(f"built: {box.root}")
     return 0
 
@@ -149,6 +154,11 @@ def _parser() -> argparse.ArgumentParser:
         "--real-nodes",
         action="store_true",
         help="also kubelet, containerd and runc, where this host can run them",
+    )
+    made.add_argument(
+        "--check",
+        action="store_true",
+        help="compile nothing; say what is missing, and exit with 1 if anything is",
     )
     _add_up_options(_add(commands, "up", _up, "start a control plane; return when it is ready"))
     for name, run, text in (

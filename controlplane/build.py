@@ -153,10 +153,10 @@ def build(
 ) -> Toolbox:
     """Compile what is missing, with a progress line per binary; return the toolbox."""
     box = toolbox(release)
-    if not _missing(box, extras):
+    if not missing_parts(box, extras):
         return box
     with _locked(box.root):
-        missing = _missing(box, extras)
+        missing = missing_parts(box, extras)
         if missing:
             _require_go()
             _build_missing(box, missing, report)
@@ -182,7 +182,8 @@ def module_dir(
     return Path(json.loads(out)["Dir"])
 
 
-def _missing(box: Toolbox, extras: Sequence[Binary]) -> list[str]:
+def missing_parts(box: Toolbox, extras: Sequence[Binary]) -> list[str]:
+    """Return what has not been built yet, in build order."""
     return [*box.missing(), *box.missing_extras(extras)]
 
 

@@ -445,7 +445,8 @@ class Reflector(Generic[T]):
             self._absent = True
             self._trouble = f"the {self.resource.kind} CRD is not installed"
             say = log.info if self._source.dispensable else log.warning
-            say("CRD not installed", kind=self.resource.kind, install=self._source.install)
+            how = {"install": self._source.install} if self._source.install else {}
+            say("CRD not installed", kind=self.resource.kind, **how)
 
     def _pause_s(self, error: KubeError) -> float:
         pause_s = self._backoff.next_s()

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from controlplane.build import NODE_PARTS, Toolbox, toolbox
+from controlplane.build import toolbox
 from controlplane.real_nodes import cgroups, enter
 from controlplane.real_nodes.settings import Machine
 
@@ -98,8 +98,3 @@ def machine() -> Machine:
     lines = Path("/proc/meminfo").read_text().splitlines()
     total = next(line for line in lines if line.startswith("MemTotal:"))
     return Machine((os.cpu_count() or 1) * 1000, int(total.split()[1]) * 1024)
-
-
-def built(box: Toolbox) -> bool:
-    """Return whether all parts of nodes are compiled."""
-    return all(box.tool(part.name).exists() for part in NODE_PARTS)

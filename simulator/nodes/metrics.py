@@ -35,7 +35,7 @@ class Pipeline:
     pod_delay_s: tuple[float, float] = (0.0, 17.0)
     """How long before the end of its node's window that of a pod ends.
 
-    A kubelet reads every cgroup at its own moment, up to 17 s apart (docs/results.md).
+    A kubelet reads every cgroup at its own moment, up to 17 s apart on real nodes.
     """
 
 

@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 
 from controlplane import build as building
+from controlplane.__main__ import main
 from controlplane.build import (
     BINARIES,
     IDLE_USE,
     KWOK,
     KWOK_STAGES,
     NODE_PARTS,
+    TOOLS,
     build,
     toolbox,
 )
@@ -207,6 +209,18 @@ def test_real_nodes_of_another_release_compile_its_kubelet_only(go: Go) -> None:
     assert older.tool("kubelet").parent.name == "v1.34.10"
     assert shipped.tool("kubelet").parent.name == DEFAULT.kubernetes
     assert older.missing_extras(NODE_PARTS) == []
+
+
+def test_what_is_missing_is_told_without_compiling_it(
+    go: Go, capsys: pytest.CaptureFixture[str]
+) -> None:
+    build(lambda line: None)
+    before = go.compiled()
+    assert main(["build", "--check"]) == 1
+    assert capsys.readouterr().out == "not built: helm\n"
+    assert go.compiled() == before
+    build(lambda line: None, extras=TOOLS)
+    assert main(["build", "--check"]) == 0
 
 
 def test_the_environment_chooses_the_release(monkeypatch: pytest.MonkeyPatch) -> None:
