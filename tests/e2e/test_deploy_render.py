@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,9 @@ from extender.__main__ import PROGRAM as EXTENDER
 from tests.support.deploy.containers import lasting
 from tests.support.deploy.render import CONTROL_PLANE, SECOND, kustomization, named, patched, render
 from tests.support.deploy.static_pod import CONFIG, kubeadm_scheduler
-from tests.support.repository import DEPLOY
+from tests.support.repository import DEPLOY, DOCS
+
+PAGE = DOCS / "clusters.md"
 
 VARIANTS = {
     "base": ("base", ()),
@@ -139,12 +143,27 @@ def test_images_are_ours_or_the_stock_scheduler(objects: list[Json]) -> None:
 
 
 def test_users_name_their_registry_in_one_place(tmp_path: Path) -> None:
-    folder = kustomization(tmp_path / "k", SECOND)
-    content = yaml.safe_load((folder / "kustomization.yaml").read_text())
-    content["images"] = [{"name": "evenkeel", "newName": "registry.example/evenkeel"}]
-    (folder / "kustomization.yaml").write_text(yaml.safe_dump(content))
-    images = [c["image"] for _, pod in templates(render(folder)) for c in lasting(pod["spec"])]
+    named_here = {"images": [{"name": "evenkeel", "newName": "registry.example/evenkeel"}]}
+    found = second_with(tmp_path, named_here)
+    images = [c["image"] for _, pod in templates(found) for c in lasting(pod["spec"])]
     assert images.count(f"registry.example/evenkeel:{__version__}") == 2
+
+
+def test_the_patch_on_the_page_leaves_kube_system_alone(tmp_path: Path) -> None:
+    blocks = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    [patches] = [found for block in blocks if "patches" in (found := yaml.safe_load(block))]
+    whole, less = second_with(tmp_path, {}), second_with(tmp_path, patches)
+    gone = [each for each in whole if each not in less]
+    assert [each["metadata"]["namespace"] for each in gone] == ["kube-system"]
+    assert len(less) == len(whole) - 1
+
+
+def second_with(tmp_path: Path, additions: Json) -> list[Json]:
+    """Render the overlay of the second scheduler with additions of a user."""
+    folder = kustomization(Path(tempfile.mkdtemp(dir=tmp_path)) / "k", SECOND)
+    content = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump({**content, **additions}))
+    return render(folder)
 
 
 def test_the_patch_gives_a_static_scheduler_its_configuration_and_nothing_else() -> None:
