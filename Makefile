@@ -20,7 +20,7 @@ SEEDED := $(if $(SEED),-p randomly --randomly-seed=$(SEED),)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-real test browser e2e e2e-real e2e-real-one e2e-full fresh check format mutants bench zoo arena soak controlplane docs sbom vendor requirements clean go-present prometheus-present
+.PHONY: help setup demo demo-real test browser e2e e2e-real e2e-real-short e2e-full fresh check format mutants bench zoo arena soak controlplane docs sbom vendor requirements clean go-present prometheus-present
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,7 +63,7 @@ e2e-real: $(READY) go-present ## Run all tests on real kubelets, containerd and 
 	@$(BIN)/python -m controlplane build --real-nodes
 	@$(PYTEST) -p no:xdist --durations=10 -rs tests/e2e/real_nodes
 
-e2e-real-one: $(READY) go-present ## Run the one of these tests that CI runs
+e2e-real-short: $(READY) go-present ## Run those of these tests that CI runs, about 5 minutes
 	@$(BIN)/python -m controlplane build --real-nodes
 	@$(PYTEST) -p no:xdist --durations=10 -rs -m "not e2e_real" tests/e2e/real_nodes
 

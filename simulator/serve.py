@@ -16,6 +16,7 @@ from typing import Final
 from common.clock import SYSTEM, Clock
 from common.config import ConfigError
 from simulator.cluster import Settings, SimulatedCluster, simulate
+from simulator.nodes.metrics import OF_KUBELETS
 from simulator.process import CommandError
 from simulator.scenarios import Scenario, load_scenario, scaled, stage
 from simulator.scenarios.schema import Pool
@@ -43,6 +44,7 @@ async def serving(options: ServeOptions, *, clock: Clock) -> AsyncIterator[Simul
         speed=options.speed,
         port=options.port,
         scheduler=options.scheduler or SchedulerConfig(),
+        pipeline=OF_KUBELETS,
     )
     try:
         context = simulate(settings, clock=clock, build=lambda c: stage(options.scenario, c))

@@ -32,11 +32,12 @@ class Pipeline:
 
     resolution_s: float = 15.0
     lag_s: tuple[float, float] = (1.0, 10.0)
-    pod_delay_s: tuple[float, float] = (0.0, 17.0)
-    """How long before the end of its node's window that of a pod ends.
+    pod_delay_s: tuple[float, float] = (0.0, 0.0)
+    """How long before the end of its node's window that of a pod ends."""
 
-    A kubelet reads every cgroup at its own moment, up to 17 s apart on real nodes.
-    """
+
+OF_KUBELETS: Final = Pipeline(pod_delay_s=(0.0, 15.0))
+"""As on real nodes: a kubelet reads every cgroup at its own moment (docs/results.md)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import pytest
 from common.kube.resources import EVENTS
 from simulator import build
 from simulator.faults import AnyFault, MetricsAbsent, MetricsMissing, MetricsUnavailable
+from simulator.nodes.metrics import OF_KUBELETS
 from tests.support.http import fetch
 from tests.support.stands.closed_loop import PATIENCE_S, Loop, closed_loop
 from tests.support.stands.extender import eventually, maintain
@@ -153,3 +154,24 @@ async def test_a_source_that_measures_no_node_has_failed(tmp_path: Path) -> None
             await eventually(noted, "the plan says why nothing is known", patience_s=PATIENCE_S)
             loop.cluster.faults.clear()
             await loop.until(lambda: loop.outcomes() == ["AsPlanned"], "the hot node is relieved")
+
+
+async def test_windows_of_real_kubelets_cost_no_second_eviction(tmp_path: Path) -> None:
+    """Each pod is measured in its own window, and for a minute both nodes carry the moved one."""
+    web = build.deployment(
+        "web",
+        3,
+        cpu="100m",
+        usage_cpu="2500m",
+        annotations={build.STOP_AFTER: "60s"},
+        spec={"terminationGracePeriodSeconds": 90},
+    )
+    async with (
+        closed_loop(tmp_path, web, places=CROWDED, pipeline=OF_KUBELETS) as loop,
+        loop.rebalancer() as health,
+    ):
+        await loop.until(lambda: loop.outcomes() == ["AsPlanned"], "a pod is moved")
+        assert len(loop.cluster.pods()) == 4, "the moved one still runs"
+        await loop.until(lambda: len(loop.cluster.pods()) == 3, "it has ended")
+        await loop.cycles(health, 10)
+        assert len(loop.witness.evicted) == 1

@@ -28,7 +28,7 @@ from tests.support.stands.real_nodes import (
     tag_image,
 )
 
-pytestmark = [pytest.mark.real_nodes, pytest.mark.e2e_real]
+pytestmark = pytest.mark.real_nodes
 
 BURN = "--milli=70"
 HOT, PODS = ("api", "web", "worker"), 2
@@ -40,6 +40,7 @@ RELIEVED_S, CLOSED_S, AGREED_S = 300.0, 60.0, 150.0
 Json = dict[str, Any]  # Any: nested API objects
 
 
+@pytest.mark.e2e_real
 async def test_nothing_is_moved_to_a_node_whose_kubelet_was_killed(
     cluster: Cluster, tmp_path: Path, say: Say
 ) -> None:

@@ -19,7 +19,7 @@ from common.api.contract import DRAINED_CONDITION
 from tests.support.stands.control_plane import Say
 from tests.support.stands.real_nodes import NODES, Stand, deployment, place, shipped, stateful_set
 
-pytestmark = [pytest.mark.real_nodes, pytest.mark.e2e_real]
+pytestmark = pytest.mark.real_nodes
 
 BURN = "--milli=20"
 SINGLE, ORDERED, SLOW, SCRATCH = "single", "ordered", "slow", "scratch"
@@ -55,7 +55,7 @@ async def test_a_node_is_emptied_but_for_what_keeps_data_on_it(
         landed = await stand.loop.landed()
         say(f"emptied after {seconds:.0f} s, on two nodes at once for a while: {sorted(twice)}")
         assert (landed.evictions, landed.as_planned, landed.again) == (MOVED, MOVED, 0)
-        assert twice >= {SINGLE, SLOW}
+        assert SLOW in twice
         stand.check_places()
         await _blocked_then_drained(stand, first)
 

@@ -24,7 +24,7 @@ from simulator import build
 from simulator.api import Json
 from simulator.cluster import SimulatedCluster
 from simulator.nodes.fleet import Delays
-from simulator.nodes.metrics import Pipeline
+from simulator.nodes.metrics import OF_KUBELETS, Pipeline
 from tests.support.clock import FakeClock
 from tests.support.stands.simulated_cluster import cluster_of, pass_time, ready, until
 
@@ -99,14 +99,14 @@ async def test_pods_are_measured_in_windows_of_their_own() -> None:
     """As kubelets do: figures stay true, and the windows of a node and its pods differ."""
     clock = FakeClock()
     pods = [build.pod(f"web-{n}", usage_cpu="300m") for n in range(3)]
-    async with cluster_of(1, *pods, clock=clock, speed=1, pipeline=STEADY) as cluster:
+    async with cluster_of(1, *pods, clock=clock, speed=1, pipeline=OF_KUBELETS) as cluster:
         await pass_time(clock, 90)
         assert list(pod_cpu(cluster).values()) == [pytest.approx(300)] * 3
         (node,) = cluster.metrics.node_metrics()
         ends = [parse_time(each["timestamp"]) for each in cluster.metrics.pod_metrics()]
     before_s = [parse_time(node["timestamp"]) - end for end in ends]
     assert len(set(before_s)) == 3
-    assert all(0.0 <= each <= 17.0 for each in before_s)
+    assert all(0.0 <= each <= 15.0 for each in before_s)
 
 
 async def test_a_pod_has_no_sample_before_its_own_window_is_long_enough() -> None:
