@@ -7,6 +7,7 @@ what a rule has against a move is a refusal that names the rule. Pure.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from common.api.migrations import MoveReason
@@ -15,6 +16,7 @@ from common.cluster.records import NodeName, PodRecord
 from common.config import (
     FOR_LOAD,
     GENERAL,
+    REPAIRS,
     Closed,
     Decided,
     Mode,
@@ -28,6 +30,8 @@ from common.config import (
 from rebalancer.pod_groups import PodGroups
 from rebalancer.refusals import Reason, Refusal
 
+MOVES_PODS: Final = FOR_LOAD | REPAIRS
+"""The strategies that drain no node for maintenance."""
 _NO_LABELS: Final[dict[str, str]] = {}
 
 
@@ -42,32 +46,47 @@ class ClusterRules:
         self._nodes: dict[NodeName, NodeRules] = {}
         self._namespaces: dict[str, NamespaceRules] = {}
         self._closed: dict[tuple[Strategy, int, int], Closed | None] = {}
+        self._closed_namespaces: dict[NamespaceRules, Closed | None] = {}
 
     def of_node(self, name: NodeName) -> NodeRules:
         """Return what holds for a node; one that does not exist has no labels."""
         found = self._nodes.get(name)
         if found is None:
-            view = self._snapshot.nodes.get(name)
-            labels = view.node.labels if view is not None else _NO_LABELS
-            found = self._nodes[name] = self.rules.of_node(labels)
+            found = self._nodes[name] = self.rules.of_node(self._node_labels(name))
         return found
+
+    def overruled_pools(self, name: NodeName) -> list[NodeRules]:
+        """Return the pools that match a node and have no effect, because another one is first."""
+        return list(self.rules.matching_node(self._node_labels(name)))[1:]
+
+    def _node_labels(self, name: NodeName) -> Mapping[str, str]:
+        view = self._snapshot.nodes.get(name)
+        return view.node.labels if view is not None else _NO_LABELS
 
     def of_namespace(self, name: str) -> NamespaceRules:
         """Return what holds for the pods of a namespace."""
         found = self._namespaces.get(name)
         if found is None:
-            record = self._snapshot.namespaces.get(name)
-            labels = record.labels if record is not None else _NO_LABELS
+            labels = self._namespace_labels(name)
             found = self._namespaces[name] = self.rules.of_namespace(name, labels)
         return found
+
+    def overruled_namespaces(self, name: str) -> list[NamespaceRules]:
+        """Return the same for the rules of namespaces."""
+        return list(self.rules.matching_namespace(name, self._namespace_labels(name)))[1:]
+
+    def _namespace_labels(self, name: str) -> Mapping[str, str]:
+        record = self._snapshot.namespaces.get(name)
+        return record.labels if record is not None else _NO_LABELS
 
     def mode_of(self, strategy: Strategy, source: NodeName, namespace: str) -> Decided:
         """Return whether a strategy moves pods of a namespace away from a node."""
         return self.rules.mode_of(strategy, self.of_node(source), self.of_namespace(namespace))
 
-    def closed(self, strategy: Strategy, source: NodeName, namespace: str) -> Refusal | None:
-        """Return the schedule that keeps a move from beginning now."""
-        node, pods = self.of_node(source), self.of_namespace(namespace)
+    def closed(self, strategy: Strategy, source: NodeName, namespace: str | None) -> Refusal | None:
+        """Return the schedule that keeps a move from beginning now; without a namespace, any."""
+        node = self.of_node(source)
+        pods = None if namespace is None else self.of_namespace(namespace)
         # There are as many answers as rules, and those are kept by the rules themselves.
         key = (strategy, id(node), id(pods))
         if key not in self._closed:
@@ -114,19 +133,25 @@ class ClusterRules:
     def closed_namespace(self, name: str) -> Closed | None:
         """Return what the schedule of a namespace waits for, if it is closed."""
         found = self.of_namespace(name)
-        opening = next_opening(found.schedule, self._now_s)
-        return None if opening is None else Closed(found.words, opening)
+        if found not in self._closed_namespaces:
+            opening = next_opening(found.schedule, self._now_s)
+            closed = None if opening is None else Closed(found.words, opening)
+            self._closed_namespaces[found] = closed
+        return self._closed_namespaces[found]
 
-    def observing_namespace(self, pod: PodRecord) -> str:
-        """Return the rule by which a pod is not moved for load although other pods of its node are.
+    def observing_namespace(
+        self, pod: PodRecord, strategies: Iterable[Strategy] = MOVES_PODS
+    ) -> str:
+        """Return the rule by which a pod stays although other pods of its node are moved.
 
-        A namespace that only observes is in the way only where something acts.
+        A namespace that only observes is in the way only where something acts. A pod stays if that
+        holds for each of the strategies that its node has.
         """
         namespace = self.of_namespace(pod.namespace)
         if namespace.rule is None:
             return ""
         node = self.of_node(pod.node)
-        enabled = [s for s in node.enabled_strategies if s in FOR_LOAD]
+        enabled = set(node.enabled_strategies).intersection(strategies)
         acting = [s for s in enabled if node.mode_of(s).mode is Mode.ACT]
         said = [self.rules.mode_of(strategy, node, namespace).mode for strategy in acting]
         return namespace.words if said and Mode.ACT not in said else ""

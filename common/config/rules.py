@@ -17,7 +17,7 @@ identity; asking costs the matching of a few labels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -63,7 +63,11 @@ class PoolIndex:
 
     def pool_of(self, labels: Labels) -> Pool | None:
         """Return the first pool that matches the labels of a node."""
-        return next((pool for selector, pool, _ in self._pools if selector.matches(labels)), None)
+        return next(self.matching(labels), None)
+
+    def matching(self, labels: Labels) -> Iterator[Pool]:
+        """Yield all pools that match the labels of a node; the first one holds."""
+        return (pool for selector, pool, _ in self._pools if selector.matches(labels))
 
     def thresholds_of(self, labels: Labels) -> Thresholds:
         """Return the thresholds of a node with these labels."""
@@ -239,22 +243,29 @@ class Rules:
 
     def of_namespace(self, name: str, labels: Labels) -> NamespaceRules:
         """Return what holds for the pods of a namespace with these labels."""
-        if not self._namespaces:
-            return self._of_no_namespace
-        known = {**labels, NAMESPACE_NAME: name}
-        return next(
-            (rules for selector, rules in self._namespaces if selector.matches(known)),
-            self._of_no_namespace,
-        )
+        return next(self.matching_namespace(name, labels), self._of_no_namespace)
+
+    def matching_namespace(self, name: str, labels: Labels) -> Iterator[NamespaceRules]:
+        """Yield all rules that match a namespace; the first one holds."""
+        if self._namespaces:
+            known = {**labels, NAMESPACE_NAME: name}
+            yield from (rules for selector, rules in self._namespaces if selector.matches(known))
+
+    def matching_node(self, labels: Labels) -> Iterator[NodeRules]:
+        """Yield the rules of all pools that match a node; the first one holds."""
+        return (self._of_pool[pool.name] for pool in self._pools.matching(labels))
 
     def mode_of(self, strategy: Strategy, node: NodeRules, namespace: NamespaceRules) -> Decided:
         """Return whether a strategy moves a pod of this namespace away from this node."""
         return _decided(self.config, strategy, node, namespace)
 
     def closed(
-        self, strategy: Strategy, node: NodeRules, namespace: NamespaceRules, now_s: float
+        self, strategy: Strategy, node: NodeRules, namespace: NamespaceRules | None, now_s: float
     ) -> Closed | None:
-        """Return the schedule that keeps a move from beginning; that which opens last."""
+        """Return the schedule that keeps a move from beginning; that which opens last.
+
+        Without a namespace the question is about the node, whatever its pods say.
+        """
         found = []
         for by, schedule in self._schedules(strategy, node, namespace):
             opening = next_opening(schedule, now_s)
@@ -263,14 +274,15 @@ class Rules:
         return max(found, key=lambda closed: closed.opening[1], default=None)
 
     def _schedules(
-        self, strategy: Strategy, node: NodeRules, namespace: NamespaceRules
+        self, strategy: Strategy, node: NodeRules, namespace: NamespaceRules | None
     ) -> Sequence[tuple[str, Schedule]]:
         config = self.config
         if strategy is Strategy.NODE_MAINTENANCE:
             return ((Strategy.NODE_MAINTENANCE.value, config.maintenance.schedule),)
         own = config.schedules.get(strategy)
         general = (GENERAL, config.schedule) if own is None else (strategy.value, own)
-        return general, (node.words, node.schedule), (namespace.words, namespace.schedule)
+        pods = namespace or self._of_no_namespace
+        return general, (node.words, node.schedule), (pods.words, pods.schedule)
 
 
 def _decided(

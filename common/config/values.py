@@ -43,6 +43,9 @@ _PERCENT: Final = re.compile(r"([1-9][0-9]?|100)%")
 
 
 _CRON_FIELDS: Final = 5
+_STEPS_OF_ONE: Final = re.compile(r"(\d+)-0*\1/")
+_ZONE: Final = re.compile(r"(?!Factory$)[A-Z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*")
+"""Others are files of one machine, such as localtime, or count leap seconds (right/UTC)."""
 _POOL: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
 
 
@@ -89,12 +92,25 @@ def _selector_of_labels(value: Any) -> Any:
     """Take labels as pods write their nodeSelector: `{disk: ssd}` is `disk=ssd`."""
     if not isinstance(value, dict):
         return value
-    return ",".join(f"{key}={_spelt_out(each)}" for key, each in value.items())
+    try:
+        return ",".join(str(_requirement(key, each)) for key, each in value.items())
+    except selectors.SelectorError as error:
+        raise ValueError(str(error)) from None
+
+
+def _requirement(key: str, value: Any) -> selectors.Requirement:
+    """Return what one label must be; YAML may have changed what looks like a number or a flag."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if not (whole or isinstance(value, str)):
+        raise ValueError(f"the value of {key} must be text: put it in quotes")
+    return selectors.Requirement.checked(key, selectors.Operator.IN, (str(value),))
 
 
 def _cron(text: str) -> str:
     if len(text.split()) != _CRON_FIELDS:
         raise ValueError(f"{text or 'an empty text'} is not a schedule: write five fields of cron")
+    if one := _STEPS_OF_ONE.search(text):  # the parser takes 7-7/5 for 7/5
+        raise ValueError(f"{text} is not a schedule: {one[0]} has only {one[1]} to step through")
     try:
         CronSim(text, datetime(2000, 1, 1))
     except CronSimError as error:
@@ -106,6 +122,8 @@ def _cron(text: str) -> str:
 
 def _time_zone(text: str) -> str:
     try:
+        if _ZONE.fullmatch(text) is None:
+            raise ValueError
         ZoneInfo(text)
     except Exception:  # a name may also be no path, or that of a directory
         raise ValueError(

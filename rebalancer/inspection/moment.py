@@ -27,6 +27,7 @@ from rebalancer.evictability import GATES, Context, move_history
 from rebalancer.planner import Move, Plan
 from rebalancer.planner.draft import Draft, DraftFactory
 from rebalancer.planner.movable import Movable
+from rebalancer.planner.observed import observed
 from rebalancer.planner.plan import Bound
 from rebalancer.planner.problem import Demand, Problem
 from rebalancer.refusals import Reason, Refusal, unjudgeable
@@ -153,7 +154,11 @@ class Inspection:
 
     def refusals(self, pod: PodRecord, purpose: Purpose | None = None) -> tuple[Refusal, ...]:
         """Return every reason against moving a pod, as the planner has them."""
-        return self.demand.judge(pod, purpose or self.purpose_of(pod))
+        own = self.purpose_of(pod)
+        found, row = self.demand.judge(pod, purpose or own), self.problem.row_of.get(pod.node)
+        if found or row is None or purpose not in (None, own):
+            return found
+        return observed(self.problem, pod, row)
 
     def verdicts(self, pod: PodRecord) -> Iterator[Verdict]:
         """Yield every gate and what it says; refusals that no gate gives come last."""

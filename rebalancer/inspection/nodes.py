@@ -12,6 +12,7 @@ from common.api.migrations import Purpose
 from common.cache.snapshot import NodeView
 from common.cluster.migrations import MigrationRecord
 from common.cluster.records import NodeName, PodRecord
+from common.config import LoadSettings
 from common.load import NodeLoad
 from console.data import (
     Ceilings,
@@ -38,6 +39,7 @@ from rebalancer.refusals import Refusal
 from rebalancer.strategies import node_verdicts
 from rebalancer.strategies.participation import WHY_UNKNOWN, Role, Rule
 from rebalancer.strategies.pools import pool_of
+from rebalancer.strategies.pressure import allowed, pressures
 
 ZONE: Final = "topology.kubernetes.io/zone"
 LISTED: Final = 500
@@ -282,6 +284,8 @@ def _facts(asked: Inspection, view: NodeView) -> Iterator[Fact]:
     yield Fact(label="Requested", text=words.amounts(asks.cpu_milli, asks.mem_bytes))
     limits = words.limits(asked.config, asked.rules.of_node(name).thresholds)
     yield Fact(label="Ceilings", text=", ".join(limits))
+    if asked.config.pressure.is_judged:
+        yield Fact(label="Pressure", text=_pressure_words(asked.config, load))
     yield from rule_facts(asked, name)
     if load is not None and load.sample_end_s is not None:
         age = words.duration(asked.now_s - load.sample_end_s)
@@ -291,6 +295,14 @@ def _facts(asked: Inspection, view: NodeView) -> Iterator[Fact]:
         if name in getattr(goal, "nodes", (getattr(goal, "node", ""),)):
             yield Fact(label="Goal", text=title(goal))
     yield from _pod_facts(asked, view)
+
+
+def _pressure_words(config: LoadSettings, load: NodeLoad | None) -> str:
+    known = pressures(load) if load is not None and load.known else {}
+    return ", ".join(
+        f"{words.shown_percent(known.get(dimension))} {dimension.label} (allowed {most:g} %)"
+        for dimension, most in allowed(config).items()
+    )
 
 
 def _pod_facts(asked: Inspection, view: NodeView) -> Iterator[Fact]:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from common.api.migrations import Purpose
 from common.cluster.migrations import MigrationRecord
 from common.cluster.records import NodeName, PodRecord
-from common.config import GENERAL, Mode, NodeRules, Strategy
+from common.config import GENERAL, Mode, NamespaceRule, NamespaceRules, NodeRules, Pool, Strategy
 from console.data import Fact, Gate, WhyDocument, WhyKind
 from rebalancer.goals import title
 from rebalancer.inspection import words
@@ -147,13 +147,16 @@ def rule_facts(asked: Inspection, node: NodeName, namespace: str | None = None) 
     Without a namespace the question is about the node.
     """
     rules, config = asked.rules, asked.config
-    if not rules.rules.any and not rules.rules.scheduled:
+    if not (rules.rules.any or rules.rules.scheduled or config.modes):
         return
     found = rules.of_node(node)
     if config.pools:
-        yield Fact(label="Pool rule", text=_pool_words(found))
+        text = _pool_words(found) + _overruled(rules.overruled_pools(node))
+        yield Fact(label="Pool rule", text=text)
     if namespace is not None and config.namespaces:
-        yield Fact(label="Namespace rule", text=rules.of_namespace(namespace).words)
+        text = _namespace_words(rules.of_namespace(namespace))
+        text += _overruled(rules.overruled_namespaces(namespace))
+        yield Fact(label="Namespace rule", text=text)
     for strategy in found.enabled_strategies:
         yield Fact(label=strategy.value, text=_strategy_words(asked, strategy, node, namespace))
 
@@ -161,13 +164,33 @@ def rule_facts(asked: Inspection, node: NodeName, namespace: str | None = None) 
 def _pool_words(found: NodeRules) -> str:
     if found.pool is None:
         return f"none matches: {GENERAL} holds"
+    selector = found.pool.node_selector or "all nodes"
+    return f"{found.words} ({selector}) {_set_by(found.pool, 'name', 'node_selector')}"
+
+
+def _namespace_words(found: NamespaceRules) -> str:
+    if found.rule is None:
+        return f"none matches: {GENERAL} holds"
+    return f"{found.words} {_set_by(found.rule, 'selector')}"
+
+
+def _set_by(rule: Pool | NamespaceRule, *besides: str) -> str:
+    """Return which keys a rule sets, in the order of the reference."""
     keys = [
         str(info.alias)
-        for name, info in type(found.pool).model_fields.items()
-        if name not in ("name", "node_selector") and name in found.pool.model_fields_set
+        for name, info in type(rule).model_fields.items()
+        if name not in besides and name in rule.model_fields_set
     ]
-    sets = f" sets {', '.join(keys)}" if keys else " sets nothing"
-    return f"{found.words} ({found.pool.node_selector or 'all nodes'}){sets}"
+    return f"sets {', '.join(keys)}" if keys else "sets nothing"
+
+
+def _overruled(later: Sequence[NodeRules | NamespaceRules]) -> str:
+    """Say which rules match as well."""
+    if not later:
+        return ""
+    verb = "matches" if len(later) == 1 else "match"
+    names = " and ".join(each.words for each in later)
+    return f"; {names} {verb} too, without effect"
 
 
 def _strategy_words(
@@ -176,7 +199,7 @@ def _strategy_words(
     rules = asked.rules
     if namespace is None:
         decided = rules.of_node(node).mode_of(strategy)
-        closed = rules.closed(strategy, node, "")
+        closed = rules.closed(strategy, node, None)
     else:
         decided = rules.mode_of(strategy, node, namespace)
         closed = rules.closed(strategy, node, namespace)

@@ -4,7 +4,8 @@
 The mark is an annotation: it changes nothing that an autoscaler looks at, neither cordon nor
 taint nor label. It is set before the first pod leaves the node, and removed when the last plan no
 longer names the node, or the strategy is off or only observes there. While moves are paused, and
-before the first plan, marks stay as they are. Only the leader writes.
+before the first plan, marks stay as they are. While a schedule is closed no node is marked: no pod
+could leave it. Only the leader writes.
 """
 
 from __future__ import annotations
@@ -93,7 +94,13 @@ class KeptNodes:
     ) -> set[NodeName]:
         rules = Rules(self._config())
         acting = {node.name for node in nodes if _acts(rules, node)}
-        return acting.intersection(marked if plan is None else plan.kept_empty)
+        waiting = {node.name for node in nodes if self._waits(rules, node)}
+        wanted = marked if plan is None else set(plan.kept_empty)
+        return acting & (wanted - (waiting - marked))
+
+    def _waits(self, rules: Rules, node: NodeRecord) -> bool:
+        found, now_s = rules.of_node(node.labels), self._clock.now()
+        return rules.closed(Strategy.CONSOLIDATION, found, None, now_s) is not None
 
     async def _mark(self, node: NodeRecord, *, on: bool) -> None:
         if await self._writer.patch(node.name, self._set if on else _unset):

@@ -40,9 +40,12 @@ _CALLED_OFF: Final = frozenset(
         Reason.COUNT_CHANGED.value,
         Reason.RAISE_REVERTED.value,
         Reason.WORKLOAD_CHANGED.value,
+        Reason.STRATEGY_OFF.value,
     }
 )
 """Why a move that had begun may end before its pod left although nothing went wrong."""
+_LETS_POD_GO: Final = (Step.EVICTED, Step.LOWERED)
+"""A move may wait for one of these until its deadline, for example while its rule observes."""
 _STRATEGIES: Final = frozenset(Strategy)
 
 
@@ -366,11 +369,9 @@ def maintenance_ended(migration: MigrationRecord, snapshot: Snapshot) -> Refusal
 def called_off(migration: MigrationRecord) -> bool:
     """Tell whether a Migration was given up before the eviction, although nothing went wrong."""
     reasons = {found.type: found.reason for found in migration.conditions}
-    out_of_time = (
-        reasons.get(Step.EVICTED) == Reason.DEADLINE_EXCEEDED and migration.evicted_s is None
-    )
-    ended = not _CALLED_OFF.isdisjoint(reasons.values()) and migration.evicted_s is None
-    return out_of_time or ended
+    out_of_time = any(reasons.get(step) == Reason.DEADLINE_EXCEEDED for step in _LETS_POD_GO)
+    ended = out_of_time or not _CALLED_OFF.isdisjoint(reasons.values())
+    return ended and migration.evicted_s is None
 
 
 def _age(migration: MigrationRecord) -> tuple[float, str]:

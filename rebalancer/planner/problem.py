@@ -43,6 +43,7 @@ from rebalancer.goals import (
 from rebalancer.planner.fingerprint import Fingerprints
 from rebalancer.planner.instance import Flags, Floats, Instance, Ints
 from rebalancer.planner.movable import Movable, disruption, keeps_to_its_request
+from rebalancer.planner.observed import observed
 from rebalancer.planner.plan import Level
 from rebalancer.planner.priorities import Priorities
 from rebalancer.planner.program import Solve
@@ -422,7 +423,7 @@ class Problem:
         for uid, pod in sorted(view.pods.items()):
             if some and uid not in self.relocations:
                 continue
-            refusals = judge(pod, purpose)
+            refusals = judge(pod, purpose) or observed(self, pod, row)
             if refusals:
                 self.refused[uid] = refusals
                 continue

@@ -115,7 +115,7 @@ def surveyed(
     moving = {m.pod_uid for m in cluster.snapshot.migrations.values() if m.open}
     pods = []
     for pod in sorted(view.pods.values(), key=lambda pod: pod.uid):
-        why = parts.refusals(pod)
+        why = (*parts.refusals(pod), *_observed(pod, cluster))
         if pod.uid in moving or not GOES_WITH_NODE.isdisjoint(each.name for each in why):
             continue
         against = next((each for each in why if not (patient and each.for_now())), None)
@@ -123,6 +123,12 @@ def surveyed(
             return pod, against
         pods.append(pod)
     return Surveyed(view.node.name, marked, tuple(pods))
+
+
+def _observed(pod: PodRecord, cluster: ClusterView) -> tuple[Refusal, ...]:
+    """Return that the namespace of a pod lets other strategies move it, and this one not."""
+    rule = cluster.rules.observing_namespace(pod, {StrategyName.CONSOLIDATION})
+    return (Reason.RULE_OBSERVES.refusal(rule=rule),) if rule else ()
 
 
 def costs(cluster: ClusterView, names: Collection[NodeName]) -> dict[NodeName, float | None]:

@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from common.api.contract import CONSOLIDATION_SINCE
 from common.kube.resources import NODES
 from simulator import build
@@ -84,9 +86,19 @@ async def test_a_pod_that_fits_nowhere_else_gets_a_kept_node_which_is_given_back
         assert [pod["spec"]["nodeName"] for pod in loop.pods("large")] == [home]
 
 
-async def test_nothing_is_marked_or_moved_while_it_only_observes(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"modes": {"Consolidation": "observe"}},
+        {"schedules": {"Consolidation": [{"schedule": "0 0 29 2 *", "duration": "1m"}]}},
+    ],
+    ids=["observes", "waits"],
+)
+async def test_nothing_is_marked_or_moved_while_it_may_not_begin(
+    tmp_path: Path, given: Json
+) -> None:
     async with spread_out(tmp_path) as loop:
-        async with loop.rebalancer(**SETTINGS, modes={"Consolidation": "observe"}) as health:
+        async with loop.rebalancer(**SETTINGS, **given) as health:
             await loop.cycles(health, 4)
             assert marked(loop) == []
         assert not loop.witness.evicted

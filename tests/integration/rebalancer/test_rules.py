@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
+import yaml
+
 from common.config import RebalancerConfiguration
+from common.kube.resources import NAMESPACES, NODES, Resource
 from rebalancer.main import RebalancerOptions
 from rebalancer.main import run as run_rebalancer
 from simulator import build
@@ -28,7 +32,7 @@ POOLS: list[Json] = [
     # Packed: nothing moves as long as a node does not burn.
     {"name": "batch", "nodeSelector": {"pool": "batch"}, "cpuThreshold": 95.0},
 ]
-NAMESPACES: list[Json] = [
+SPACES: list[Json] = [
     {"selector": "team=shop"},
     {"selector": {"kubernetes.io/metadata.name": "bank"}, "modes": {CEILINGS: "observe"}},
 ]
@@ -81,7 +85,7 @@ def facts(document: Json) -> dict[str, str]:
 
 
 async def test_two_pools_and_two_namespaces_that_want_the_opposite(tmp_path: Path) -> None:
-    given = {**REBALANCER, "pools": POOLS, "namespaces": NAMESPACES, "mode": "observe"}
+    given = {**REBALANCER, "pools": POOLS, "namespaces": SPACES, "mode": "observe"}
     config = RebalancerConfiguration.model_validate(given)
     async with two_pools(tmp_path) as loop:
         ledger = [pod["metadata"]["uid"] for pod in loop.pods("ledger")]
@@ -111,10 +115,12 @@ async def test_two_pools_and_two_namespaces_that_want_the_opposite(tmp_path: Pat
     allowed = {cell[0]: cell[-2:] for cell in shown["cluster"]["nodes"]}
     assert allowed["web-0"] == [60.0, None]
     assert allowed["batch-1"] == [95.0, None]
-    assert facts(kept)["Namespace rule"] == "namespaces[1] (kubernetes.io/metadata.name=bank)"
+    assert facts(kept)["Namespace rule"] == (
+        "namespaces[1] (kubernetes.io/metadata.name=bank) sets modes"
+    )
     assert facts(kept)[CEILINGS].startswith("observe, by namespaces[1]")
     assert "RuleObserves" in [gate["name"] for gate in kept["gates"] if not gate["passed"]]
-    assert facts(moved)["Namespace rule"] == "namespaces[0] (team=shop)"
+    assert facts(moved)["Namespace rule"] == "namespaces[0] (team=shop) sets nothing"
     assert facts(moved)[CEILINGS] == "act, by pool web"
     assert facts(packed)["Pool rule"] == "pool batch (pool=batch) sets cpuThreshold"
     assert facts(packed)["Ceilings"] == "95 % CPU, 80 % memory"
@@ -166,3 +172,53 @@ async def test_a_window_that_closes_stops_beginnings_and_nothing_else(tmp_path: 
             loop.configured(**given, schedule=ALWAYS)
             await loop.until(lambda: len(loop.witness.evicted) > evicted, "it goes on")
             loop.configured(**given, schedule=closed(loop))
+
+
+HOT: Json = {"name": "hot", "nodeSelector": "tier=hot", "cpuThreshold": 10.0}
+
+
+def label(loop: Loop, kind: Resource, name: str, labels: Json) -> None:
+    loop.store.patch(kind, name, {"metadata": {"labels": labels}})
+
+
+def ruled(loop: Loop, *pools: Json) -> Path:
+    """Return a file of which only pools act, and no pods of a calm namespace."""
+    act = [{**pool, "modes": {CEILINGS: "act"}} for pool in pools]
+    calm = {"selector": "team=calm", "modes": {CEILINGS: "observe"}}
+    given: Json = {"maxInFlightPerNode": 1, "workloadCooldown": "0s"}
+    return loop.configured(mode="observe", pools=act, namespaces=[calm], **given)
+
+
+CHANGES: dict[str, Callable[[Loop], object]] = {
+    "the pool is removed": ruled,
+    "the node leaves the pool": lambda loop: label(loop, NODES, "node-0", {"tier": "cold"}),
+    "the namespace observes": lambda loop: label(loop, NAMESPACES, "default", {"team": "calm"}),
+    "the pool is renamed": lambda loop: ruled(loop, {**HOT, "name": "warm"}),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_rules_that_change_while_moves_are_under_way(tmp_path: Path, change: str) -> None:
+    """Eleven pods have to go, one after the other; the rules change with the first eviction."""
+    web = build.deployment("web", 12, cpu="100m", usage_cpu="500m")
+    nodes = [build.node(f"node-{n}", labels={"tier": "cold" if n else "hot"}) for n in range(3)]
+    async with closed_loop(
+        tmp_path, web, nodes=nodes, places={"web": ["node-0"] * 12}, load={"pools": [HOT]}
+    ) as loop:
+        await loop.until(lambda: len(loop.ready("web")) == 12, "all are Ready")
+        loop.when_evicted(lambda: CHANGES[change](loop))
+        file = ruled(loop, HOT)
+        config = yaml.safe_load(file.read_text())
+        async with loop.rebalancer(file, **config) as health:
+            await loop.until(lambda: loop.witness.evicted, "the first pod has left")
+            if change == "the pool is renamed":
+                await loop.until(lambda: len(loop.witness.evicted) >= 3, "others follow")
+                ruled(loop)
+            await loop.settled()
+            await loop.cycles(health, 2)
+            evicted = len(loop.witness.evicted)
+            await loop.cycles(health, 2)
+            assert len(loop.witness.evicted) == evicted < 8
+            # What was under way has ended well, and the rest was not begun.
+            assert len(loop.ready("web")) == 12
+            assert loop.outcomes().count("AsPlanned") == evicted

@@ -167,6 +167,7 @@ class PlannerWorld:
         labels: Mapping[str, str] | None = None,
         spec: Mapping[str, Any] | None = None,
         annotations: Mapping[str, str] | None = None,
+        namespace: str = "default",
     ) -> None:
         """Add a pod that uses so much, of a workload of its own unless an owner is named."""
         self.made_pods[name] = {
@@ -179,6 +180,7 @@ class PlannerWorld:
             "labels": labels,
             "spec": spec,
             "annotations": annotations,
+            "namespace": namespace,
         }
         cpu, memory = _pair(0.1 if asks is None else asks)
         template: dict[str, Any] = {
@@ -187,6 +189,7 @@ class PlannerWorld:
             "memory": f"{round(memory * MEM_MIB / 100)}Mi",
             "spec": spec,
             "annotations": annotations,
+            "namespace": namespace,
         }
         made = build.pod(name, node=node, **template)
         self.state.pods.upsert(
@@ -198,7 +201,7 @@ class PlannerWorld:
             )
         )
         used = _pair(load)
-        key = f"default/{name}"
+        key = f"{namespace}/{name}"
         self.usage[key] = _usage(used)
         self._on[key] = node
 
@@ -209,7 +212,7 @@ class PlannerWorld:
         for name, given in self.made_nodes.items():
             world.node(name, **given)
         for name, given in self.made_pods.items():
-            node = goes.get(f"default/{name}", given["node"])
+            node = goes.get(f"{given['namespace']}/{name}", given["node"])
             world.pod(name, **{**given, "node": node})
         for name, given in self.made_budgets.items():
             world.pdb(name, **given)

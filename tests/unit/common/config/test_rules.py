@@ -211,6 +211,19 @@ GPU = "{name: gpu, nodeQuery: a, podQuery: b"
             "pools: a is listed twice",
         ),
         ("pools: [{name: a, nodeSelector: 'x in'}]", "pools[0].nodeSelector"),
+        # YAML and text of selectors would change what people meant.
+        ("pools: [{name: a, nodeSelector: {gpu: true}}]", "the value of gpu must be text: put it"),
+        ("pools: [{name: a, nodeSelector: {v: 1.10}}]", "the value of v must be text: put it in"),
+        ("pools: [{name: a, nodeSelector: {v: null}}]", "the value of v must be text: put it in"),
+        ("pools: [{name: a, nodeSelector: {v: [b]}}]", "the value of v must be text: put it in"),
+        (
+            "pools: [{name: a, nodeSelector: {a: 'b,c=d'}}]",
+            "'b,c=d' cannot be the value of a label",
+        ),
+        (
+            "namespaces: [{selector: {'a in (b),c': d}}]",
+            "'a in (b),c' cannot be the name of a label",
+        ),
         ("pools: [{name: a, nodeSelector: x, cpuThreshold: 0}]", "must be above 0"),
         ("namespaces: [{selector: x, cpuThreshold: 70}]", "unknown key"),
         (

@@ -170,6 +170,11 @@ def test_every_minute_is_a_hit_of_five_stars(zone: str, day: int) -> None:
         ({"schedule": "0 0 * 2 MON#5", "timeZone": "Europe"}, "not a time zone"),
         ({"timeZone": "Mars/Olympus"}, "not a time zone"),
         ({"timeZone": "../etc/passwd"}, "not a time zone"),
+        ({"timeZone": "localtime"}, "not a time zone"),
+        ({"timeZone": "right/Europe/Berlin"}, "not a time zone"),
+        ({"timeZone": "Factory"}, "not a time zone"),
+        ({"schedule": "7-7/5 * * * *"}, "7-7/ has only 7 to step through"),
+        ({"schedule": "0 22,05-5/2 * * *"}, "has only 5 to step through"),
         ({"duration": "0s"}, "longer than 0s"),
     ],
 )

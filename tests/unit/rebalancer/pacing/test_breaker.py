@@ -106,9 +106,10 @@ def test_moves_that_are_not_finished_say_nothing() -> None:
     assert breaker_of(under_way, Breaker(), BASE_S, Purpose.LOAD) == CLOSED
 
 
-def test_copies_of_a_maintenance_that_was_called_off_are_no_bad_moves() -> None:
+@pytest.mark.parametrize("reason", ["MaintenanceEnded", "StrategyOff"])
+def test_copies_for_moves_that_were_called_off_are_no_bad_moves(reason: str) -> None:
     ended = MigrationCondition(
-        type="Ready", status="False", reason="MaintenanceEnded", last_transition_time=NOW
+        type="Ready", status="False", reason=reason, last_transition_time=NOW
     )
     failed = [finished("c", number, number, **MAINTENANCE) for number in range(6)]
     called_off = [replace(found, conditions=(ended,)) for found in failed]
@@ -117,9 +118,10 @@ def test_copies_of_a_maintenance_that_was_called_off_are_no_bad_moves() -> None:
     assert breaker_of(called_off, Breaker(), now_s, Purpose.MAINTENANCE) == CLOSED
 
 
-def test_copies_whose_original_could_not_be_evicted_in_time_are_no_bad_moves() -> None:
+@pytest.mark.parametrize("step", ["Evicted", "Lowered"])
+def test_copies_whose_original_could_not_leave_in_time_are_no_bad_moves(step: str) -> None:
     late = MigrationCondition(
-        type="Evicted", status="False", reason="DeadlineExceeded", last_transition_time=NOW
+        type=step, status="False", reason="DeadlineExceeded", last_transition_time=NOW
     )
     failed = [finished("c", number, number) for number in range(6)]
     kept = [replace(found, conditions=(late,), evicted_s=None) for found in failed]

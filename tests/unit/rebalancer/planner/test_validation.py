@@ -7,6 +7,7 @@ import random
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -67,6 +68,35 @@ def test_the_touched_nodes_are_predicted() -> None:
 def test_another_target_is_taken_if_the_planned_one_has_become_too_hot() -> None:
     held = again(hot_and_cool().plan(), hot_and_cool(**{"on-low": 60.0}))
     assert told(held) == ["big to mid"]
+
+
+CLOSED = [{"schedule": "0 22 * * *", "duration": "8h"}]
+POOL = {"name": "p", "nodeSelector": "kubernetes.io/hostname=hot"}
+OBSERVES = {"ResourceOptimization": "observe"}
+
+
+@pytest.mark.parametrize(
+    ("rules", "why"),
+    [
+        ({"schedule": CLOSED}, "schedule of the configuration"),
+        ({"schedules": {"ResourceOptimization": CLOSED}}, "schedule of ResourceOptimization"),
+        ({"pools": [{**POOL, "schedule": CLOSED}]}, "schedule of pool p"),
+        ({"pools": [{**POOL, "modes": OBSERVES}]}, "by the modes of pool p"),
+        ({"namespaces": [{"selector": "", "schedule": CLOSED}]}, "schedule of namespaces[0] (all)"),
+        (
+            {"namespaces": [{"selector": "", "modes": OBSERVES}]},
+            "namespaces[0] (all) only observes",
+        ),
+    ],
+)
+def test_a_rule_that_holds_since_the_plan_was_made_stops_it(
+    rules: dict[str, Any], why: str
+) -> None:
+    """A window closes while newer samples are waited for, or a node or namespace is labeled."""
+    held = again(hot_and_cool().plan(), hot_and_cool({**CEILINGS, "mode": "act", **rules}))
+    assert told(held) == []
+    [dropped] = held.dropped
+    assert why in dropped.why.message
 
 
 def test_a_move_that_fits_nowhere_any_more_is_dropped() -> None:

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pressure and a further resource from a real Prometheus, through both running programs.
+
+Four nodes of 10 cores. Tasks of `waiting` wait for CPU although it uses little of it, until a pod
+has left; `sending` uses as little, and its pods send more than is allowed; `near` is the emptiest,
+and could take a pod, but not one that sends; `free` uses the most CPU and has room for all. By CPU
+and memory alone nothing would have to move, and `near` and `waiting` would be filled first.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from common.clock import SYSTEM
+from simulator import build
+from simulator.api import is_ready
+from tests.support.http import fetch, plain_http
+from tests.support.stands.closed_loop import Loop, closed_loop
+from tests.support.stands.command import evenkeel
+from tests.support.stands.extender import eventually
+from tests.support.stands.extender_service import go_json
+from tests.support.stands.prometheus import Exporter, Line, prometheus
+
+Json = dict[str, Any]  # Any: what a program says, and what it is told
+
+WINDOW_S = 4.0
+LINE = 100.0
+"""What a node can send."""
+MIB = 1024.0 * 1024.0
+SENDS = {"sending": 20.0, "near": 30.0}
+"""By app, as its pods do wherever they are."""
+APPS = {"waiting": (4, "500m"), "sending": (4, "500m"), "near": (2, "250m"), "free": (4, "1000m")}
+
+
+class Counters:
+    """Counters that go on from where they are when a rate changes."""
+
+    def __init__(self) -> None:
+        self._totals: defaultdict[str, float] = defaultdict(float)
+        self._read_s: dict[str, float] = {}
+
+    def line(self, name: str, labels: Json, rate: float) -> Line:
+        now_s, key = SYSTEM.now(), f"{name}{sorted(labels.items())}"
+        self._totals[key] += rate * (now_s - self._read_s.get(key, now_s))
+        self._read_s[key] = now_s
+        return Line(name, labels, value=self._totals[key])
+
+
+class Machines:
+    """What kubelets and node-exporter say of the simulated nodes at the moment."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._counters: defaultdict[str, Counters] = defaultdict(Counters)
+
+    def kubelet(self) -> Sequence[Line]:
+        found, counter = [], self._counters["kubelets"].line
+        for pod in filter(is_ready, self._loop.pods()):
+            name = pod["metadata"]["name"]
+            labels = {"namespace": "default", "pod": name, "container": "app", "id": f"/{name}"}
+            cpu = {**labels, "cpu": "total"}
+            found += [
+                counter("container_cpu_usage_seconds_total", cpu, cores(pod)),
+                counter("container_network_transmit_bytes_total", labels, sends(pod)),
+                Line("container_memory_working_set_bytes", labels, value=100 * MIB),
+            ]
+        return found
+
+    def machine(self, node: str) -> Sequence[Line]:
+        pods = [pod for pod in self._loop.on(node) if is_ready(pod)]
+        line = self._counters[node].line
+        waits = 0.45 if node == "waiting" and len(pods) > 3 else 0.02
+        return [
+            line("node_cpu_seconds_total", {"cpu": "0", "mode": "user"}, sum(map(cores, pods))),
+            line("node_network_transmit_bytes_total", {"device": "eth0"}, sum(map(sends, pods))),
+            line("node_pressure_cpu_waiting_seconds_total", {}, waits),
+            Line("node_memory_MemTotal_bytes", {}, value=4096 * MIB),
+            Line("node_memory_MemAvailable_bytes", {}, value=3000 * MIB),
+        ]
+
+
+def cores(pod: Json) -> float:
+    text = pod["metadata"]["annotations"][build.USAGE_CPU]
+    return float(text.removesuffix("m")) / 1000.0
+
+
+def sends(pod: Json) -> float:
+    return SENDS.get(pod["metadata"]["labels"]["app"], 0.0)
+
+
+def load(url: str) -> Json:
+    """Return what both programs are told."""
+    network = {
+        "name": "network",
+        "nodeQuery": "sum by ($node, instance) (rate(node_network_transmit_bytes_total"
+        '{job=~"$nodeJobs",device="eth0"}[$window]))',
+        "podQuery": "sum by (namespace, pod) (rate(container_network_transmit_bytes_total"
+        '{job=~"$podJobs"}[$window]))',
+        "capacity": LINE,
+    }
+    return {
+        "usageSource": "prometheus",
+        "prometheus": {"url": url, "window": f"{WINDOW_S:g}s", "resources": [network]},
+        "pressure": {"cpu": 20.0},
+        "pools": [{"name": "all", "nodeSelector": "", "resourceThresholds": {"network": 70.0}}],
+    }
+
+
+@asynccontextmanager
+async def measured(folder: Path) -> AsyncIterator[tuple[Loop, str]]:
+    """Give the cluster, and a Prometheus that scrapes it."""
+    apps = [
+        build.deployment(name, count, cpu="100m", usage_cpu=usage)
+        for name, (count, usage) in APPS.items()
+    ]
+    nodes = [build.node(name, cpu="10") for name in APPS]
+    places = {name: [name] * count for name, (count, _) in APPS.items()}
+    # Prometheus goes by the machine's clock.
+    async with closed_loop(
+        folder, *apps, nodes=nodes, places=places, guided=False, speed=1.0, pace=20.0
+    ) as loop:
+        await loop.until(lambda: len(loop.ready()) == 14, "all are Ready")
+        machines = Machines(loop)
+        exporter = Exporter({f"/{name}": partial(machines.machine, name) for name in APPS})
+        exporter.pages["/cadvisor"] = machines.kubelet
+        async with exporter.running():
+            target = [f"127.0.0.1:{exporter.port}"]
+            nodes = [
+                {"targets": target, "labels": {"__metrics_path__": f"/{name}", "node": name}}
+                for name in APPS
+            ]
+            kubelets = [{"targets": target, "labels": {"__metrics_path__": "/cadvisor"}}]
+            jobs = [
+                {"job_name": "node-exporter", "static_configs": nodes},
+                {"job_name": "kubelet", "static_configs": kubelets},
+            ]
+            async with prometheus(folder, exporter, jobs) as url:
+                yield loop, url
+
+
+async def scores(extender: str, pod: Json) -> dict[str, int]:
+    """Return what an extender gives nodes for a pod that nothing is known of."""
+    unbound = {**pod, "spec": {**pod["spec"], "nodeName": ""}}
+    question = {"pod": unbound, "nodenames": list(APPS)}
+    async with plain_http(extender) as http:
+        answer = await http.post("/prioritize", content=go_json(question))
+    return {row["Host"]: row["Score"] for row in answer.json()}
+
+
+async def test_a_node_that_waits_and_one_that_sends_too_much_are_relieved_and_not_filled(
+    tmp_path: Path,
+) -> None:
+    async with measured(tmp_path) as (loop, url):
+        given = load(url)
+        async with loop.extender(**given) as extender:
+            stranger = build.pod("stranger", cpu="100m")
+
+            async def avoided() -> bool:
+                found = await scores(extender, stranger)
+                return found["waiting"] == found["sending"] == 0 < found["free"] < found["near"]
+
+            await eventually(avoided, "the extender avoids them", patience_s=60.0)
+            flags = [
+                "--kubeconfig",
+                str(loop.kubeconfig),
+                "--config",
+                str(loop.configured(**given)),
+            ]
+            why = {
+                name: await evenkeel(*flags, "why", "node", name) for name in SENDS | {"waiting": 0}
+            }
+            async with loop.rebalancer(**given) as health:
+                await loop.until(lambda: len(loop.migrations()) >= 2, "two moves begin")
+                await loop.settled()
+                await loop.cycles(health, 4)
+                plan = (await fetch(f"{health}/debug/plan", output="json")).json()
+            moved = {
+                each["spec"]["source"]: (each["spec"]["target"], each["spec"]["message"])
+                for each in loop.migrations()
+            }
+    assert "45 % CPU (allowed 20 %)" in why["waiting"].out, why["waiting"]
+    assert "UnderPressure" in why["waiting"].out
+    assert "80 % network" in why["sending"].out, why["sending"]
+    assert "80 % CPU, 80 % memory, 70 % network" in why["near"].out
+    assert len(loop.migrations()) == len(loop.witness.evicted) == 2
+    assert set(moved) == {"waiting", "sending"}
+    assert moved["waiting"][0] in ("near", "free")
+    assert moved["waiting"][1].startswith("waiting has ")
+    assert "CPU pressure (allowed 20 %, pressure.cpu)" in moved["waiting"][1]
+    assert moved["sending"][0] == "free"
+    assert "80 % network (allowed 70 %" in moved["sending"][1]
+    assert set(loop.outcomes()) == {"AsPlanned"}
+    assert plan["moves"] == plan["unmet"] == []
