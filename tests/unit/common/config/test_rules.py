@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from common.config import (
+    FOR_LOAD,
     GENERAL,
+    REPAIRS,
     ConfigError,
     ExtenderConfiguration,
     Mode,
@@ -126,6 +128,37 @@ def test_the_mode_and_who_decided_it(
     assert (found.mode, found.by) == (mode, by)
     other = rules.mode_of(CEILINGS, rules.of_node({}), rules.of_namespace("shop", {}))
     assert (other.mode.value, other.by) == (general, GENERAL)
+
+
+def test_every_strategy_moves_for_load_repairs_or_drains() -> None:
+    assert {*FOR_LOAD, *REPAIRS, DRAINING} == set(Strategy)
+    assert len(FOR_LOAD) + len(REPAIRS) + 1 == len(Strategy)
+
+
+@pytest.mark.parametrize("strategy", FOR_LOAD | REPAIRS, ids=str)
+def test_rules_hold_for_every_strategy_that_drains_no_node(strategy: Strategy) -> None:
+    pool = {"name": "p", "nodeSelector": "a=b", "enabledStrategies": [strategy.value]}
+    rules = Rules(
+        config(
+            schedules={strategy.value: NIGHT},
+            pools=[{**pool, "modes": {strategy.value: "act"}}],
+            namespaces=[{"selector": "team=x", "modes": {strategy.value: "observe"}}],
+        )
+    )
+    node, other = rules.of_node({"a": "b"}), rules.of_node({})
+    team, rest = rules.of_namespace("n", {"team": "x"}), rules.of_namespace("n", {})
+    noon, night = at("2026-11-18T12:00+01:00"), at("2026-11-18T23:00+01:00")
+    found = [rules.mode_of(strategy, n, s).mode.value for n, s in ((node, rest), (node, team))]
+    assert (*found, rules.mode_of(strategy, other, rest).mode.value) == (
+        "act",
+        "observe",
+        "observe",
+    )
+    closed = [rules.closed(strategy, other, None, now_s) is not None for now_s in (noon, night)]
+    assert closed == [True, False]
+    assert strategy in node.enabled_strategies
+    assert node.gives_pods
+    assert node.gives_for_load == (strategy in FOR_LOAD)
 
 
 def test_a_namespace_can_be_selected_by_its_name() -> None:
