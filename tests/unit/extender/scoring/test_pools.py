@@ -95,14 +95,11 @@ def test_both_programs_find_the_same_nodes_overloaded(seed: int) -> None:
 
     board = Board.after(None, Belief(snapshot, load), extender)
     parts = participation(view_of(snapshot, load, rebalancer), lambda _: True)
-    for row, name in enumerate(board.names):
-        node, ceiling = load.nodes[NodeName(name)], parts.ceilings[NodeName(name)]
-        labels = snapshot.nodes[NodeName(name)].node.labels
-        wanted = expected(pools, labels)
-        assert (ceiling.cpu_percent, ceiling.mem_percent, *ceiling.further) == wanted, labels
+    for row, name in enumerate(map(NodeName, board.names)):
+        node, ceiling, known = load.nodes[name], parts.ceilings[name], snapshot.nodes[name].node
+        wanted = expected(pools, known.labels)
+        assert (ceiling.cpu_percent, ceiling.mem_percent, *ceiling.further) == wanted, known.labels
         over = [percent_now(node, d) >= ceiling.of(d) for d in dimensions_of(rebalancer)]
         over_cpu = over[0] or over[2] or bool(under_pressure(node, rebalancer))
-        assert (board.table[USE_CPU, row] >= 1.0, board.table[USE_MEM, row] >= 1.0) == (
-            over_cpu,
-            over[1],
-        )
+        found = board.table[USE_CPU, row] >= 1.0, board.table[USE_MEM, row] >= 1.0
+        assert found == (over_cpu, over[1])
