@@ -74,7 +74,14 @@ async def test_nodes_are_freed_and_stay_free_until_an_autoscaler_removes_them(
         free = set(loop.nodes.values()) - used()
         assert {name for name in free if not _untouched(await _node(cluster, name))} == set()
         # More pods than nodes that stay: kube-scheduler alone would spread them over all.
-        late = build.deployment("late", 4, cpu="100m", memory="64Mi", usage_cpu="100m")
+        late = build.deployment(
+            "late",
+            4,
+            namespace=cluster.namespace,
+            cpu="100m",
+            memory="64Mi",
+            usage_cpu="100m",
+        )
         await cluster.create([late])
         await cluster.wait(lambda: len(_of(loop.pods.now.values(), "late")) == 4, what="they come")
         await cluster.wait(lambda: loop.pods.settled, what="they run")
