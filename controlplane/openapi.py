@@ -28,5 +28,14 @@ def descriptions(release: Release, report: Report = print) -> Path:
             )
             fresh = Path(scratch) / "v3"
             shutil.copytree(source / "api" / "openapi-spec" / "v3", fresh)
-            fresh.rename(kept)
+            _keep(fresh, kept)
     return kept
+
+
+def _keep(fresh: Path, kept: Path) -> None:
+    """Move a folder into place; that of another process that was faster is as good."""
+    try:
+        fresh.rename(kept)
+    except OSError:
+        if not kept.exists():
+            raise

@@ -21,9 +21,11 @@ from controlplane.build import (
     NODE_PARTS,
     TOOLS,
     build,
+    cache_folder,
     toolbox,
 )
 from controlplane.errors import BuildError
+from controlplane.openapi import descriptions
 from controlplane.releases import CHOICE, DEFAULT, find_release
 
 GO = """#!/bin/sh
@@ -209,6 +211,21 @@ def test_real_nodes_of_another_release_compile_its_kubelet_only(go: Go) -> None:
     assert older.tool("kubelet").parent.name == "v1.34.10"
     assert shipped.tool("kubelet").parent.name == DEFAULT.kubernetes
     assert older.missing_extras(NODE_PARTS) == []
+
+
+def test_a_description_that_another_process_has_kept_meanwhile_is_taken(
+    go: Go, tmp_path: Path
+) -> None:
+    source = tmp_path / "module" / "api" / "openapi-spec" / "v3"
+    source.mkdir(parents=True)
+    kept = cache_folder() / "openapi" / DEFAULT.kubernetes
+
+    def meanwhile(line: str) -> None:
+        kept.mkdir(parents=True)
+        (kept / "api.json").write_text("theirs")
+
+    assert descriptions(DEFAULT, meanwhile) == kept
+    assert (kept / "api.json").read_text() == "theirs"
 
 
 def test_what_is_missing_is_told_without_compiling_it(
