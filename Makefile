@@ -43,7 +43,7 @@ $(READY): requirements.txt requirements-dev.txt requirements-bootstrap.txt pypro
 demo: $(READY) ## Watch a simulated cluster get hot and become level (SCENARIO=name, KEEP=1)
 	@$(BIN)/python -m simulator demo $(if $(SCENARIO),--scenario $(SCENARIO)) $(if $(KEEP),--keep)
 
-demo-real: $(READY) go-present ## Run the demo on a real control plane (built once, about 16 minutes)
+demo-real: $(READY) go-present ## Run the demo on a real control plane (built once, about 20 minutes)
 	@$(BIN)/python -m simulator demo --real $(if $(SCENARIO),--scenario $(SCENARIO)) $(if $(KEEP),--keep)
 
 test: $(READY) ## Run the unit, integration and fault tests in parallel (SEED=n repeats an order)
@@ -100,7 +100,7 @@ arena: $(READY) go-present ## Compare Evenkeel and descheduler on a real control
 soak: $(READY) ## Run the extender under load for ten minutes and check that nothing grows
 	@$(BIN)/python -m bench.soak
 
-controlplane: $(READY) go-present ## Build the real control plane's binaries (once, about 16 minutes)
+controlplane: $(READY) go-present ## Build the real control plane's binaries (once, about 20 minutes)
 	@$(BIN)/python -m controlplane build
 
 docs: $(READY) ## Generate the pages and files that come from code
