@@ -22,7 +22,7 @@ from typing import Any, Final
 import highspy
 
 from bench.zoo.cluster import GIB, Use, ZooCluster
-from bench.zoo.program import planned
+from bench.zoo.program import Runner, planned
 
 TARGET: Final = 65.0
 SETTINGS: Final = {"enabledStrategies": ["Consolidation"], "singleReplica": "allow"}
@@ -234,10 +234,10 @@ class Result:
     broken: tuple[str, ...]
 
 
-async def compared(family: str, seed: int) -> Result:
-    """Plan and judge one cluster."""
+async def compared(family: str, seed: int, run: Runner | None = None) -> Result:
+    """Plan and judge one cluster; `run` is another way to start the program."""
     drawn = FAMILIES[family](random.Random(f"{family}-{seed}"))
-    plan = await planned(drawn.manifests())
+    plan = await planned(drawn.manifests(), run)
     goes = {move["pod"].partition("/")[2]: move["target"] for move in plan.moves}
     homes = {name: goes.get(name, pod.home) for name, pod in drawn.pods.items()}
     used = set(homes.values())

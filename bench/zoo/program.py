@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,7 @@ from bench.zoo.cluster import Json, ZooCluster
 
 _METRICS: Final = "/apis/metrics.k8s.io/v1beta1"
 _TIMEOUT_S: Final = 120.0
+FLAGS: Final = ("--once", "--dry-run", "--output", "json")
 
 
 class PlanFailed(Exception):
@@ -43,21 +44,24 @@ class Planned:
         return found
 
 
-async def planned(cluster: ZooCluster) -> Planned:
-    """Return the plan that the program makes of a cluster."""
+Runner = Callable[..., Awaitable[Planned]]
+"""Runs the program with the given flags and reads its plan."""
+
+
+async def planned(cluster: ZooCluster, run: Runner | None = None) -> Planned:
+    """Return the plan that the program makes of a cluster; `run` is another way to start it."""
     with tempfile.TemporaryDirectory() as folder:
         head = {"apiVersion": "evenkeel.io/v1alpha1", "kind": "RebalancerConfiguration"}
         config = _written(folder, "config.yaml", head | cluster.settings)
         async with _serving(cluster) as url:
             kubeconfig = _written(folder, "kubeconfig", _kubeconfig(url))
-            return await _run("--kubeconfig", kubeconfig, "--config", config)
+            return await (run or _run)(*FLAGS, "--kubeconfig", kubeconfig, "--config", config)
 
 
 async def _run(*arguments: str) -> Planned:
     before = os.times()
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "rebalancer", "--once", "--dry-run", "--output", "json"),
-        *arguments,
+        *(sys.executable, "-m", "rebalancer", *arguments),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )

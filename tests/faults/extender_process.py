@@ -24,6 +24,7 @@ from tests.support.repository import ROOT
 from tests.support.stands.closed_loop import PATIENCE_S, Loop
 from tests.support.stands.extender import eventually
 from tests.support.stands.loop_programs import EXTENDER, is_ready_at
+from tests.support.stands.warm_python import WarmProcess, start_program
 
 LOG = "extender.log"
 
@@ -31,7 +32,7 @@ LOG = "extender.log"
 class KillableExtender:
     """A running extender."""
 
-    def __init__(self, process: asyncio.subprocess.Process, said: dict[str, str]) -> None:
+    def __init__(self, process: WarmProcess, said: dict[str, str]) -> None:
         self._process = process
         self.url = f"http://{said['extender']}"
 
@@ -50,13 +51,12 @@ async def extender_process(loop: Loop) -> AsyncIterator[KillableExtender]:
     order = {"kubeconfig": str(loop.kubeconfig), "epoch": loop.clock.epoch_s}
     log = loop.folder / LOG
     with log.open("a") as errors:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tests.faults.extender_process", json.dumps(order)),
-            cwd=ROOT,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=errors,
+        process = await start_program(
+            "tests.faults.extender_process",
+            json.dumps(order),
+            folder=ROOT,
+            stderr=errors.fileno(),
         )
-    assert process.stdout is not None
     try:
         line = await asyncio.wait_for(process.stdout.readline(), PATIENCE_S)
         assert line, log.read_text()[-2000:]
@@ -65,8 +65,7 @@ async def extender_process(loop: Loop) -> AsyncIterator[KillableExtender]:
         await eventually(lambda: is_ready_at(health), "it is ready", patience_s=PATIENCE_S)
         yield KillableExtender(process, said)
     finally:
-        if process.returncode is None:
-            process.kill()
+        process.kill()
         await process.wait()
 
 

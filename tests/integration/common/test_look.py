@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from tests.support.certificates import Authority, server_context
 from tests.support.http import plain_http
 from tests.support.stands.scripted_api import write_kubeconfig
 from tests.support.stands.static_api import StaticApi
-from tests.support.stands.warm_python import run_program
+from tests.support.stands.warm_python import run_program, start_program
 from tests.support.worlds.wire import stamped
 
 READY = [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-16T08:00:00Z"}]
@@ -157,12 +156,7 @@ async def test_the_program_keeps_reading_and_answers_for_its_health(tmp_path: Pa
     api = StaticApi({kinds.NODES: [ready_node("n1")]})
     async with api.serving():
         kubeconfig = write_kubeconfig(tmp_path / "k", api.url)
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "common", "--kubeconfig", str(kubeconfig)),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        assert process.stdout is not None
+        process = await start_program("common", "--kubeconfig", str(kubeconfig))
         ports = json.loads(await process.stdout.readline())
         async with plain_http(f"http://{ports['health']}") as health:
             while (answer := await health.get("/readyz?verbose")).status_code != 200:

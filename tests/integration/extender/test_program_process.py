@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import socket
-import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -22,7 +21,7 @@ import yaml
 from common import __version__
 from common.api.contract import API_VERSION
 from common.cli import main
-from common.kube.resources import LEASES
+from common.kube.resources import LEASES, NODES
 from common.kube.timestamps import micro_time
 from extender.__main__ import PROGRAM
 from extender.main import ExtenderOptions
@@ -31,12 +30,12 @@ from simulator.cluster import SimulatedCluster, write_kubeconfig
 from simulator.faults import Latency
 from simulator.scheduler.config import TlsConfig
 from tests.support.http import fetch
-from tests.support.repository import ROOT
 from tests.support.restored_logs import restored_logs
 from tests.support.stands.extender import QUICK, asked_by, eventually, guided, launched, leases
 from tests.support.stands.extender_service import args, go_json
 from tests.support.stands.extender_tls import World
 from tests.support.stands.simulated_cluster import cluster_of, pods_of, until
+from tests.support.stands.warm_python import WarmProcess, start_program
 from tests.support.worlds.migrations import definition
 
 LIMIT_S = 120
@@ -47,7 +46,7 @@ NAMES = ("node-0", "node-1", "node-2")
 class Running:
     """The program as a process; it has said where it listens."""
 
-    def __init__(self, process: asyncio.subprocess.Process, announced: dict[str, str]) -> None:
+    def __init__(self, process: WarmProcess, announced: dict[str, str]) -> None:
         self._process = process
         self.announced = announced
 
@@ -56,7 +55,6 @@ class Running:
 
     async def said(self, message: str) -> None:
         """Wait for a line of the log."""
-        assert self._process.stderr is not None
         while line := await self._process.stderr.readline():
             if message in line.decode():
                 return
@@ -76,15 +74,11 @@ async def running(cluster: SimulatedCluster, folder: Path) -> AsyncIterator[Runn
     (folder / "extender.yaml").write_text(yaml.safe_dump(config))
     kubeconfig = cluster.write_kubeconfig(folder / "kubeconfig")
     flags = ["--config", str(folder / "extender.yaml"), "--kubeconfig", str(kubeconfig)]
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-W", "error", "-m", "extender", *flags),
-        *("--port", "0", "--health-port", "0"),
-        cwd=ROOT,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+    # It starts so fast that it would find no samples, and say so.
+    nodes = len(cluster.store.list(NODES))
+    await eventually(lambda: len([*cluster.metrics.node_metrics()]) == nodes, "all are measured")
+    process = await start_program("extender", *flags, "--port", "0", "--health-port", "0")
     try:
-        assert process.stdout is not None
         async with asyncio.timeout(LIMIT_S):
             program = Running(process, json.loads(await process.stdout.readline()))
         await eventually(lambda: leases(cluster), "it has a Lease")

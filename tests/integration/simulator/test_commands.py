@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,18 +17,15 @@ from common.clock import SYSTEM
 from common.kube.client import connect
 from common.kube.resources import NODES
 from tests.support.repository import SCHEDULER_CONFIG
-from tests.support.stands.warm_python import run_program
+from tests.support.stands.warm_python import WarmProcess, run_program, start_program
 
 LONG_S = 60.0
 
 
 @asynccontextmanager
-async def simulator(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
+async def simulator(*arguments: str) -> AsyncIterator[WarmProcess]:
     """Run a command; whatever happens it ends with the block."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "simulator", *arguments,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
+    process = await start_program("simulator", *arguments)
     try:
         async with asyncio.timeout(LONG_S):
             yield process
@@ -39,9 +35,8 @@ async def simulator(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process
         await process.communicate()
 
 
-async def line(process: asyncio.subprocess.Process, start: str) -> str:
+async def line(process: WarmProcess, start: str) -> str:
     """Return the first line that starts so, without its start."""
-    assert process.stdout is not None
     async for data in process.stdout:
         text = data.decode().strip()
         if text.startswith(start):

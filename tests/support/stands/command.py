@@ -7,8 +7,6 @@ import asyncio
 import contextlib
 import io
 import json
-import signal
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +16,7 @@ import yaml
 from evenkeel.shell import run
 from simulator.cluster import SimulatedCluster
 from tests.support.restored_logs import restored_logs
+from tests.support.stands.warm_python import WarmProcess, run_program, start_program
 
 Json = dict[str, Any]  # Any: an answer as a machine reads it
 
@@ -58,31 +57,18 @@ def _run(arguments: list[str]) -> Answer:
 
 async def evenkeel_process(*arguments: str) -> Answer:
     """Run a command as a process."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "evenkeel", *arguments),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await process.communicate()
-    return Answer(process.returncode or 0, out.decode(), err.decode())
+    return Answer(*await run_program("evenkeel", *arguments))
 
 
 @contextlib.asynccontextmanager
-async def started(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
+async def started(*arguments: str) -> AsyncIterator[WarmProcess]:
     """Start a command as a process, which ends with the block."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "evenkeel", *arguments),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        # Tests that run in the background of a shell ignore it, and so would their children.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
+    process = await start_program("evenkeel", *arguments)
     try:
         yield process
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+        process.kill()
+        await process.wait()
 
 
 def at(cluster: SimulatedCluster, folder: Path) -> tuple[str, str]:
