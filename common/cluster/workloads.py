@@ -8,6 +8,7 @@ the pod it will create next.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
@@ -35,6 +36,8 @@ from common.cluster.records import (
 )
 from common.cluster.selectors import NOTHING, Selector, from_label_selector, from_labels
 from common.cluster.shapes import PodShape, shape_of
+
+_ENCODER: Final = msgspec.json.Encoder()
 
 
 class WorkloadRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -268,7 +271,9 @@ def _replicated(kind: str, wire: Workload, shared: Interner) -> WorkloadRecord:
         deleted_s=seconds(meta.deletion_timestamp),
         owner=controller_of(meta, shared),
         selector=shared.value(from_label_selector(spec.selector)),
-        template=shared.value(shape_of(template.metadata, template.spec)),
+        template=shared.derived(
+            _source(template), lambda: shape_of(template.metadata, template.spec)
+        ),
         template_labels=shared.labels(template.metadata.labels),
         generation=meta.generation,
         observed_generation=status.observed_generation,
@@ -280,6 +285,16 @@ def _replicated(kind: str, wire: Workload, shared: Interner) -> WorkloadRecord:
         min_ready_s=spec.min_ready_seconds,
         paused=spec.paused,
     )
+
+
+def _source(template: PodTemplate) -> bytes:
+    """Return everything that the shape of a template is derived from.
+
+    A workload's status changes with every one of its pods, its template hardly ever. Labels
+    matter to pod affinity only, so a Deployment and its ReplicaSets share one shape.
+    """
+    labels = template.metadata.labels if template.spec.affinity is not None else None
+    return _ENCODER.encode((template.metadata.namespace, template.spec, labels))
 
 
 def _named(template: PodTemplate, namespace: str) -> PodTemplate:
