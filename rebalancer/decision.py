@@ -30,6 +30,7 @@ from common.config import RebalancerConfiguration
 from common.fit import FitIndex, World
 from common.load import Belief, LoadView
 from rebalancer.evictability import Context, judge, move_history, will_surge
+from rebalancer.finished_pods import NONE_FINISHED, Finished
 from rebalancer.goals import Empty, Goal
 from rebalancer.pacing.breaker import Breakers
 from rebalancer.pacing.replay import histories_of
@@ -41,6 +42,7 @@ from rebalancer.planner.plan import Chain, Objection
 from rebalancer.planner.validation import Revalidated, revalidate
 from rebalancer.projection import as_if_done
 from rebalancer.refusals import Refusal, unjudgeable
+from rebalancer.removals import Removals, removals
 from rebalancer.selection import in_the_way
 from rebalancer.solver import solve
 from rebalancer.strategies import Assessment, Assessor, ClusterView, PendingTimes
@@ -78,16 +80,40 @@ class Decider:
         self._not_emptied: dict[NodeName, float] = {}
         """Nodes that no plan could empty whole, and when that was."""
 
-    def decide(self, belief: Belief, now_s: float, *, at_once: bool = False) -> Decision:
+    def decide(
+        self,
+        belief: Belief,
+        now_s: float,
+        finished: Finished = NONE_FINISHED,
+        *,
+        at_once: bool = False,
+    ) -> Decision:
         """Return the plan for this moment; `at_once` does not wait for consecutive samples."""
         with self._new_index_after_failure():
             demand = self._demand(belief, as_if_done(belief), now_s, at_once=at_once)
             plan, waiting = self._planned(demand), demand.assessment.waiting
         for name in given_up(demand, plan):
             self._not_emptied[name] = now_s
-        notes = (*_usage_notes(belief), *plan.notes, *(each.message for each in waiting))
-        made = msgspec.structs.replace(plan, notes=notes, source=belief.source)
+        removed = self._removals(belief, now_s, finished)
+        later = (*(each.message for each in waiting), *removed.notes)
+        made = msgspec.structs.replace(
+            plan,
+            notes=(*_usage_notes(belief), *plan.notes, *later),
+            source=belief.source,
+            removals=removed.listed,
+        )
         return Decision(demand.assessment, made)
+
+    def _removals(self, belief: Belief, now_s: float, finished: Finished) -> Removals:
+        context = Context.of(belief.snapshot, self._config, now_s=now_s)
+        try:
+            found = removals(belief.snapshot, self._config, context, now_s, finished.pods)
+            trouble = (f"Hygiene: {finished.trouble}.",) if finished.trouble else ()
+            return found._replace(notes=(*found.notes, *trouble))
+        except Exception as error:  # moves go on without it
+            failed = unjudgeable(error).message
+            log.warning("removals not planned", error=failed, where=_where(error))
+            return Removals(notes=(f"No pod is removed, because that failed: {failed}",))
 
     def _planned(self, demand: Demand) -> Plan:
         """Return the plan; if planning fails, one that only drains nodes."""

@@ -136,6 +136,25 @@ class Relocate(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
+class Removal(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod that is removed without a target: it has ended, or is not ready."""
+
+    strategy: Strategy
+    node: NodeName
+    pod: PodUid
+    namespace: str
+    name: str
+    finished: bool
+    """Whether it has ended; no PodDisruptionBudget is asked about such a pod."""
+    message: str
+    deferred_by: str = ""
+    """What keeps it from being removed in this cycle; empty if nothing does."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
 Goal = AtMost | Spread | Empty | Relocate
 
 

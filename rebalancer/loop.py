@@ -31,6 +31,7 @@ from common.metrics import Metrics
 from common.observer import Observer
 from common.progress import Progress
 from rebalancer.decision import Decider
+from rebalancer.finished_pods import NONE_FINISHED, FinishedPods
 from rebalancer.launcher import MoveLauncher
 from rebalancer.leading import Leadership
 from rebalancer.pacing.checks import paused_by
@@ -87,6 +88,8 @@ class LoopParts:
     triggers: Triggers
     leadership: Leadership
     usage_events: UsageEvents
+    finished_pods: FinishedPods | None = None
+    """Reads the pods that have ended; without it none is known."""
     new_decider: Callable[[RebalancerConfiguration], Decider] = Decider
 
 
@@ -201,9 +204,11 @@ class RebalanceLoop:
         belief = await self.believe()
         self._parts.usage_events.observe(belief)
         decider = self._decider_for(belief)
+        reader = self._parts.finished_pods
+        finished = await reader.read(self._config()) if reader is not None else NONE_FINISHED
         started_s = self._clock.monotonic()
         with self.planning:
-            decision = await asyncio.to_thread(decider.decide, belief, began_s)
+            decision = await asyncio.to_thread(decider.decide, belief, began_s, finished)
         self.publisher.plan_made(decision.plan, self._clock.monotonic() - started_s)
         policy, pools = self._parts.policy, decision.assessment.participation.pools
         choice = choose(

@@ -48,6 +48,7 @@ from common.runtime import Runtime
 from console.server import Console
 from rebalancer.config_reload import ConfigSource, in_mode
 from rebalancer.console_data import RebalancerConsole, Shown
+from rebalancer.finished_pods import FinishedPods
 from rebalancer.leading import Leadership, refuse_a_second_leader
 from rebalancer.loop import LoopParts, RebalanceLoop
 from rebalancer.maintenance.controller import Maintenance
@@ -55,6 +56,8 @@ from rebalancer.maintenance.drain_gate import DrainGate
 from rebalancer.maintenance.kept_nodes import KeptNodes
 from rebalancer.migration import Actuators, MigrationController, Preconditions
 from rebalancer.migration.bare_pods import BarePods
+from rebalancer.migration.eviction import ApiEviction
+from rebalancer.migration.pod_remover import PodRemover
 from rebalancer.migration.temporary_pdb.controller import TemporaryPdbs
 from rebalancer.once import plan_once, show
 from rebalancer.pacing.policy import PacingPolicy
@@ -131,7 +134,7 @@ async def run(
         process = Process(client, namespace.name, clock, metrics)
         try:
             if options.once:
-                await _once(config, options, observer, clock)
+                await _once(config, options, observer, process)
             else:
                 _log_mode(config, options)
                 elector = await _elector(config, options, namespace, lease_client, process)
@@ -191,11 +194,15 @@ def console_port(config: RebalancerConfiguration, options: RebalancerOptions) ->
 
 
 async def _once(
-    config: RebalancerConfiguration, options: RebalancerOptions, observer: Observer, clock: Clock
+    config: RebalancerConfiguration,
+    options: RebalancerOptions,
+    observer: Observer,
+    process: Process,
 ) -> None:
     async with asyncio.TaskGroup() as group:
         reading = group.create_task(observer.run())
-        plan = await plan_once(config, observer, clock, all_pods=options.all)
+        finished = await FinishedPods(process.client).read(config)
+        plan = await plan_once(config, observer, process.clock, finished, all_pods=options.all)
         show(plan, options.output or "text", all_pods=options.all)
         reading.cancel()
 
@@ -242,6 +249,7 @@ class Rebalancer:
             triggers=self._triggers(clock),
             leadership=self._leadership,
             usage_events=UsageEvents(events, clock=clock),
+            finished_pods=FinishedPods(process.client),
         )
         self._loop = RebalanceLoop(parts, self._config.get, clock=clock, metrics=metrics)
         self._acting = self._acting_parts(process, config)
@@ -329,12 +337,22 @@ class Rebalancer:
             config=get,
             runtime=Runtime(clock, metrics),
         )
+        remover = PodRemover(
+            reader.state,
+            ApiEviction(client),
+            self._recorder,
+            plan=lambda: self._loop.plan,
+            leads=self._leadership.leads,
+            config=get,
+            runtime=Runtime(clock, metrics),
+        )
         return (
             controller.run,
             guard.run,
             replacer.run,
             maintenance.run,
             kept_nodes.run,
+            remover.run,
             verifier.run,
         )
 

@@ -15,6 +15,7 @@ from common.config import RebalancerConfiguration
 from common.observer import Observer
 from common.terminal import print_out
 from rebalancer.decision import Decider
+from rebalancer.finished_pods import NONE_FINISHED, Finished
 from rebalancer.planner import Plan
 from rebalancer.report import as_json, render
 
@@ -24,7 +25,12 @@ SAMPLE_S: Final = 45.0
 
 
 async def plan_once(
-    config: RebalancerConfiguration, observer: Observer, clock: Clock, *, all_pods: bool = False
+    config: RebalancerConfiguration,
+    observer: Observer,
+    clock: Clock,
+    finished: Finished = NONE_FINISHED,
+    *,
+    all_pods: bool = False,
 ) -> Plan:
     """Return a plan without waiting for consecutive observations.
 
@@ -33,7 +39,7 @@ async def plan_once(
     trouble = await _wait_for_state(observer, clock)
     belief = await observer.look()
     decider = Decider(config, all_pods=all_pods)
-    decision = await asyncio.to_thread(decider.decide, belief, clock.now(), at_once=True)
+    decision = await asyncio.to_thread(decider.decide, belief, clock.now(), finished, at_once=True)
     plan = decision.plan
     notes = plan.notes if trouble is None else (*plan.notes, trouble)
     return msgspec.structs.replace(plan, notes=notes)

@@ -544,6 +544,10 @@ class Reason(StrEnum):
         "MaxReschedulePods",
         _for_now("{count} pods of this cycle were or are being moved, and {limit} is the limit"),
     )
+    MAX_REMOVALS = (
+        "MaxRemovals",
+        _for_now("{limit} pods are removed in this cycle, the limit (hygiene.maxRemovals)"),
+    )
     MAX_PER_POOL = (
         "MaxPerPool",
         _for_now(

@@ -54,6 +54,21 @@ REGISTRIES: tuple[Registry, ...] = (
         ("tests/unit/rebalancer/evictability/test_gates.py",),
     ),
     Registry(
+        "rebalancer.evictability.removal",
+        "REMOVAL_GATES",
+        ("tests/unit/rebalancer/evictability/test_removal.py",),
+    ),
+    Registry(
+        "rebalancer.evictability.removal",
+        "UNFINISHED_GATES",
+        ("tests/unit/rebalancer/evictability/test_removal.py",),
+    ),
+    Registry(
+        "rebalancer.strategies.hygiene",
+        "SELECTIONS",
+        ("tests/unit/rebalancer/strategies/test_hygiene.py",),
+    ),
+    Registry(
         "rebalancer.evictability.surge",
         "OBSTACLES",
         ("tests/unit/rebalancer/evictability/test_gates.py",),
@@ -113,6 +128,7 @@ REGISTRIES: tuple[Registry, ...] = (
             "tests/unit/rebalancer/strategies/test_violations.py",
             "tests/unit/rebalancer/strategies/test_duplicates.py",
             "tests/unit/rebalancer/strategies/test_preferred_nodes.py",
+            "tests/unit/rebalancer/strategies/test_hygiene.py",
         ),
     ),
 )

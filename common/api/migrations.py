@@ -36,6 +36,8 @@ class MoveReason(StrEnum):
     VIOLATION = "Violation"
     PREFERENCE = "Preference"
     """Another node suits what it prefers better."""
+    HYGIENE = "Hygiene"
+    """It is too old, or was restarted too often."""
     DUPLICATE = "Duplicate"
     """Its host holds more replicas of its workload than it has to."""
 

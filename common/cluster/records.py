@@ -34,6 +34,13 @@ from common.cluster.container_states import (
     containers_of,
 )
 from common.cluster.interning import EMPTY, Interner
+from common.cluster.pod_reports import (
+    NO_CONDITIONS,
+    PodConditionRecord,
+    PodReport,
+    conditions_of,
+    report_of,
+)
 from common.cluster.resources import MAX_ALLOCATABLE, NOTHING, PODS, Resources, amounts
 from common.cluster.shapes import PodShape, shape_of
 
@@ -145,6 +152,10 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """When the first of the containers that run for the first time began; None if none does."""
     end_reason: str = ""
     """Why it ended, where its kubelet or a controller said so: `Evicted`, `OutOfcpu`."""
+    report: PodReport | None = None
+    """What stands out in its status; None if nothing does."""
+    conditions: tuple[PodConditionRecord, ...] = NO_CONDITIONS
+    """The conditions that are not just True."""
     resize: str = ""
     """Why its kubelet does not resize it in place: `Deferred`, `Infeasible`; empty if it does."""
     shape: PodShape
@@ -231,6 +242,7 @@ def pod_record(pod: Pod, shared: Interner) -> PodRecord:
     ready = _condition(status.conditions, "Ready")
     finished = status.phase in FINISHED_PHASES
     containers = Containers(0) if finished else containers_of(spec, status)
+    report = report_of(status)
     return PodRecord(
         namespace=shared.value(meta.namespace),
         name=meta.name,
@@ -251,6 +263,8 @@ def pod_record(pod: Pod, shared: Interner) -> PodRecord:
         stalled=shared.value(containers.stalled) if containers.stalled else NONE_STALLED,
         started_s=seconds(containers.started),
         end_reason=shared.value(status.reason) if finished else "",
+        report=shared.value(report) if report is not None else None,
+        conditions=conditions_of(status.conditions) or NO_CONDITIONS,
         resize=_resize(status.conditions),
         shape=shared.derived(_source(pod), lambda: shape_of(meta, spec, status)),
     )

@@ -27,6 +27,13 @@ from common.config.choices import (
 )
 from common.config.durations import Duration
 from common.config.extender import ExtenderConfiguration
+from common.config.hygiene import (
+    FailedPodsRule,
+    Hygiene,
+    PodLifeTimeRule,
+    PodSelection,
+    TooManyRestartsRule,
+)
 from common.config.leader_election import LeaderElection
 from common.config.loading import (
     KINDS,
@@ -94,9 +101,11 @@ __all__ = [
     "Duration",
     "Estimates",
     "ExtenderConfiguration",
+    "FailedPodsRule",
     "FillLowNodes",
     "FurtherResource",
     "Guide",
+    "Hygiene",
     "Jobs",
     "LeaderElection",
     "LoadFigures",
@@ -110,6 +119,8 @@ __all__ = [
     "NodeCost",
     "NodeRules",
     "Overloaded",
+    "PodLifeTimeRule",
+    "PodSelection",
     "PodsWithoutPdb",
     "Pool",
     "PoolIndex",
@@ -129,6 +140,7 @@ __all__ = [
     "Surge",
     "TemporaryPdb",
     "Thresholds",
+    "TooManyRestartsRule",
     "Window",
     "differences",
     "effective",

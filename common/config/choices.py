@@ -30,6 +30,7 @@ class Strategy(StrEnum):
     VIOLATIONS = "Violations"
     DUPLICATES = "Duplicates"
     PREFERRED_NODES = "PreferredNodes"
+    HYGIENE = "Hygiene"
 
 
 class Mode(StrEnum):

@@ -29,6 +29,7 @@ from common.config.choices import (
     Surge,
 )
 from common.config.durations import Duration
+from common.config.hygiene import Hygiene
 from common.config.leader_election import LeaderElection
 from common.config.pools import Strategies
 from common.config.schedules import Schedule
@@ -449,6 +450,9 @@ class RebalancerConfiguration(Configuration):
     )
     consolidation: Consolidation = Field(
         default=Consolidation(), description="How `Consolidation` empties nodes."
+    )
+    hygiene: Hygiene = Field(
+        default=Hygiene(), description="Which pods `Hygiene` replaces or removes."
     )
     console: Console = Field(default=Console(), description="The web page of the rebalancer.")
     leader_election: LeaderElection = Field(

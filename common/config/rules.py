@@ -35,7 +35,9 @@ NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 FOR_LOAD: Final = frozenset(
     {Strategy.LOAD_BALANCING, Strategy.RESOURCE_OPTIMIZATION, Strategy.CONSOLIDATION}
 )
-REPAIRS: Final = frozenset({Strategy.VIOLATIONS, Strategy.DUPLICATES, Strategy.PREFERRED_NODES})
+REPAIRS: Final = frozenset(
+    {Strategy.VIOLATIONS, Strategy.DUPLICATES, Strategy.PREFERRED_NODES, Strategy.HYGIENE}
+)
 """State goals for single pods, whatever their nodes use."""
 GENERAL: Final = "the configuration"
 

@@ -529,7 +529,12 @@ PLUGINS: Final[tuple[Plugin, ...]] = (
             _hygiene(_LIFETIME, "maxPodLifeTimeSeconds", Count, "maxAge", hygiene.seconds),
             _hygiene(_LIFETIME, "states", list[str], "states"),
             _hygiene(
-                _LIFETIME, "conditions", list[hygiene.Condition], "conditions", hygiene.conditions
+                _LIFETIME,
+                "conditions",
+                list[hygiene.Condition],
+                "conditions",
+                hygiene.conditions,
+                "conditions that are True for no reason are known of `Ready` and `PodScheduled`",
             ),
             _hygiene(_LIFETIME, "exitCodes", list[int], "exitCodes"),
             _hygiene(_LIFETIME, "ownerKinds", hygiene.OwnerKinds, "ownerKinds", hygiene.kinds),
@@ -539,7 +544,7 @@ PLUGINS: Final[tuple[Plugin, ...]] = (
             ),
         ),
         "`Hygiene` (`hygiene.podLifeTime`)",
-        "a pod that runs goes to another node that fits",
+        "a pod that is Ready goes to another node that fits; others are evicted or removed",
         begin=hygiene.begins(_LIFETIME),
     ),
     Plugin(
@@ -552,7 +557,7 @@ PLUGINS: Final[tuple[Plugin, ...]] = (
             _hygiene(_RESTARTS, "states", list[str], "states"),
         ),
         "`Hygiene` (`hygiene.tooManyRestarts`)",
-        "the pod goes to another node that fits",
+        "a pod that is Ready goes to another node that fits; others are evicted",
         begin=hygiene.begins(_RESTARTS),
     ),
     Plugin(
@@ -567,7 +572,8 @@ PLUGINS: Final[tuple[Plugin, ...]] = (
             _hygiene(_FAILED, "includingInitContainers", bool, "includingInitContainers"),
         ),
         "`Hygiene` (`hygiene.failedPods`)",
-        "removed without a target: a failed pod has no load",
+        "removed without a target, at most `hygiene.maxRemovals` per cycle; pods of Jobs only if "
+        "`ownerKinds.include` names `Job`",
         begin=hygiene.begins(_FAILED),
     ),
     Plugin("DefaultEvictor", _always(), _EVICTOR, "[gates](evictability.md)", "see below"),

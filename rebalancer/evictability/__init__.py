@@ -33,6 +33,7 @@ from rebalancer.evictability.history import (
 )
 from rebalancer.evictability.opt_outs import OPT_OUTS
 from rebalancer.evictability.owners import in_a_pod_group
+from rebalancer.evictability.removal import judge_removal
 from rebalancer.evictability.surge import will_surge
 from rebalancer.refusals import Refusal
 
@@ -49,6 +50,7 @@ __all__ = [
     "MoveHistory",
     "in_a_pod_group",
     "judge",
+    "judge_removal",
     "lineage_of",
     "move_history",
     "was_carried_out",

@@ -82,6 +82,8 @@ class Victim(msgspec.Struct, frozen=True, kw_only=True):
     uid: str
     grace_s: float | None = None
     """The shortest grace period wanted; None leaves the pod's own."""
+    finished: bool = False
+    """Whether the pod has ended, as it must have if it is removed for that, and must not else."""
 
 
 Stopped = Callable[[], str | None]
@@ -174,8 +176,10 @@ class ApiEviction:
         if gone is not None or pod is None:
             return gone or _GONE
         # A finished pod would be deleted at once, without any PDB (eviction.go, canIgnorePDB).
-        if pod.finished:
+        if pod.finished and not victim.finished:
             return Answer(Result.REFUSED, f"the pod has finished ({pod.status.phase})")
+        if victim.finished and not pod.finished:
+            return Answer(Result.REFUSED, f"the pod has not finished ({pod.status.phase})")
         return pod
 
     async def _read(self, victim: Victim) -> LivePod | None:

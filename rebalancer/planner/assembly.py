@@ -32,6 +32,7 @@ REASONS: Final = {
     Strategy.VIOLATIONS: MoveReason.VIOLATION,
     Strategy.DUPLICATES: MoveReason.DUPLICATE,
     Strategy.PREFERRED_NODES: MoveReason.PREFERENCE,
+    Strategy.HYGIENE: MoveReason.HYGIENE,
 }
 """Why pods with a goal of their own are moved."""
 

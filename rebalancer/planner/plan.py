@@ -12,6 +12,7 @@ from common.api.migrations import Purpose
 from common.cluster.records import NodeName, PodUid
 from common.config import PriorityPolicy, Strategy
 from common.usage import MEASURED, SourceChoice
+from rebalancer.goals import Removal
 from rebalancer.refusals import Refusal
 
 
@@ -159,6 +160,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What else a reader should know: resting, waiting for observations, no extender."""
     kept_empty: tuple[NodeName, ...] = ()
     """Nodes that `Consolidation` empties, or has emptied and keeps empty."""
+    removals: tuple[Removal, ...] = ()
+    """Pods that are removed without a target."""
     evaluations: int = 0
     lower_bound_all: Bound = NO_BOUND
     """For all goals that are stated, as far as some plan could meet them."""

@@ -15,6 +15,7 @@ import msgspec
 
 from common.usage import SourceChoice
 from common.visible import visible_json
+from rebalancer.goals import Removal
 from rebalancer.planner.plan import Bound, Level, Move, NodePlan, OptOut, Plan, Refused, Unmet
 from rebalancer.refusals import Refusal
 
@@ -73,6 +74,17 @@ class NodeDocument(_Part, frozen=True, kw_only=True):
     not_a_source: tuple[ReasonDocument, ...]
     not_a_target: tuple[ReasonDocument, ...]
     state: tuple[ReasonDocument, ...]
+
+
+class RemovalDocument(_Part, frozen=True, kw_only=True):
+    """A pod that is removed without a target."""
+
+    pod: str
+    uid: str
+    node: str
+    strategy: str
+    words: str
+    deferred_by: str
 
 
 class BoundDocument(_Part, frozen=True, kw_only=True):
@@ -142,6 +154,7 @@ class PlanDocument(_Part, frozen=True, kw_only=True):
     fewest_evictions: Count | None
     moves: tuple[MoveDocument, ...]
     nodes: tuple[NodeDocument, ...]
+    removals: tuple[RemovalDocument, ...]
     unmet: tuple[UnmetDocument, ...]
     refused: tuple[RefusedDocument, ...]
     staying: tuple[StayingDocument, ...]
@@ -170,6 +183,7 @@ def document(plan: Plan) -> PlanDocument:
         fewest_evictions=plan.fewest_evictions,
         moves=tuple(map(move_document, plan.moves)),
         nodes=tuple(map(_node, plan.nodes)),
+        removals=tuple(map(_removal, plan.removals)),
         unmet=tuple(map(_unmet, plan.unmet)),
         refused=tuple(map(_refused, plan.refused)),
         staying=tuple(StayingDocument(reason=s.reason, pods=s.pods) for s in plan.staying),
@@ -234,6 +248,17 @@ def _usage(choice: SourceChoice) -> UsageDocument:
         source=choice.asked,
         without_metrics=choice.without_metrics,
         why=choice.why,
+    )
+
+
+def _removal(removal: Removal) -> RemovalDocument:
+    return RemovalDocument(
+        pod=removal.key,
+        uid=removal.pod,
+        node=removal.node,
+        strategy=removal.strategy,
+        words=removal.message,
+        deferred_by=removal.deferred_by,
     )
 
 

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from common.grid import Fitting, Grid
 from common.visible import made_visible, visible
+from rebalancer.goals import Removal
 from rebalancer.planner.plan import Level, Move, NodePlan, Plan, Refused
 from rebalancer.refusals import Reason, Refusal
 
@@ -45,6 +46,8 @@ def _parts(plan: Plan, *, all_pods: bool, asides: Sequence[str]) -> Iterator[Ren
         yield _nodes(plan.nodes)
     if plan.moves:
         yield _moves(plan.moves)
+    if plan.removals:
+        yield _listing("removed without a target", map(_removal, plan.removals))
     if plan.unmet:
         yield _listing("not met", (f"{each.goal}: {each.why.message}" for each in plan.unmet))
     if plan.opt_outs:
@@ -56,6 +59,11 @@ def _parts(plan: Plan, *, all_pods: bool, asides: Sequence[str]) -> Iterator[Ren
         yield _listing(title, (*_folded(plan), *_elsewhere(plan)))
     if plan.notes or asides:
         yield _listing("notes", (*plan.notes, *asides))
+
+
+def _removal(removal: Removal) -> str:
+    later = f"; not now: {removal.deferred_by}" if removal.deferred_by else ""
+    return f"{removal.key} on {removal.node}: {removal.message}{later}"
 
 
 def _headline(plan: Plan) -> Text:

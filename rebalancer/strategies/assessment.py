@@ -24,6 +24,7 @@ from rebalancer.refusals import Reason, Refusal
 from rebalancer.strategies.base import ClusterView, Judge, Participation, Refused, Strategy
 from rebalancer.strategies.consolidation import Consolidation, with_choice
 from rebalancer.strategies.duplicates import Duplicates
+from rebalancer.strategies.hygiene import Hygiene
 from rebalancer.strategies.load_balancing import LoadBalancing
 from rebalancer.strategies.mobility import NO_EVICTABLE_POD, Evictable
 from rebalancer.strategies.node_maintenance import NodeMaintenance, notes_when_off
@@ -39,6 +40,7 @@ STRATEGIES: tuple[Strategy, ...] = (
     Violations(),
     Duplicates(),
     PreferredNodes(),
+    Hygiene(),
     ResourceOptimization(),
     LoadBalancing(),
 )

@@ -5,10 +5,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from common.kube.resources import NODES
+from common.kube.resources import NODES, PODS
 from simulator import build
+from simulator.faults import RejectPods
 from tests.integration.rebalancer.stand import Json, migrations, rebalancing
+from tests.support.http import fetch
+from tests.support.stands.closed_loop import Loop, closed_loop
 from tests.support.stands.extender import eventually
+from tests.support.stands.loop_programs import figure
 from tests.support.stands.simulated_cluster import cluster_of, ready, until
 from tests.support.worlds.migrations import definition
 
@@ -76,3 +80,64 @@ async def test_a_pod_goes_to_the_pool_that_it_prefers_once_that_has_a_node(tmp_p
             assert (spec["target"], spec["strategy"]) == ("spot-0", "PreferredNodes")
             assert spec["reason"] == "Preference"
             assert spec["message"].endswith("its node affinity prefers others with 10 to 0")
+
+
+HYGIENE: Json = {
+    "enabledStrategies": ["Hygiene"],
+    "hygiene": {
+        "failedPods": [{"reasons": ["UnexpectedAdmissionError"]}],
+        "tooManyRestarts": [{"restarts": 20}],
+    },
+}
+
+
+def failed(loop: Loop) -> list[str]:
+    pods = loop.cluster.pods("default")
+    return [pod["metadata"]["name"] for pod in pods if pod["status"].get("phase") == "Failed"]
+
+
+async def test_a_failed_pod_is_removed_without_a_migration_once_the_mode_allows_it(
+    tmp_path: Path,
+) -> None:
+    web = build.deployment("web", 3)
+    guard = build.pdb("web", match={"app": "web"}, min_available=3)
+    async with closed_loop(tmp_path, guard) as loop:
+        fault = loop.cluster.faults.inject(RejectPods(node="node-1"))
+        loop.cluster.create([web])
+        await loop.until(lambda: failed(loop), "the kubelet rejects pods")
+        loop.cluster.faults.withdraw(fault)
+        await loop.until(lambda: len(loop.ready("web")) == 3, "its controller has made others")
+        ended, *_ = rejected = failed(loop)
+        async with loop.rebalancer(mode="observe", **HYGIENE) as health:
+            await loop.cycles(health, 3)
+            plan = (await fetch(f"{health}/debug/plan")).text
+            assert f"default/{ended}" in plan
+            assert (
+                "it has failed (UnexpectedAdmissionError) (hygiene.failedPods[0]); not now: "
+                in plan
+            )
+            assert failed(loop) == rejected
+        async with loop.rebalancer(**HYGIENE) as health:
+            await loop.until(lambda: not failed(loop), "it is removed")
+            assert await figure(health, "pod_removals_total", result="accepted") == len(rejected)
+        assert loop.migrations() == []
+        assert len(loop.ready("web")) == 3
+
+
+async def test_a_pod_that_restarts_too_often_goes_to_another_node(tmp_path: Path) -> None:
+    web = build.deployment("web", 3, cpu="100m", usage_cpu="100m")
+    async with closed_loop(tmp_path, web) as loop:
+        await loop.until(lambda: len(loop.ready("web")) == 3, "all are Ready")
+        pod = loop.pods("web")[0]
+        name, node = pod["metadata"]["name"], pod["spec"]["nodeName"]
+        restarted = [{**each, "restartCount": 20} for each in pod["status"]["containerStatuses"]]
+        status: Json = {"status": {"containerStatuses": restarted}}
+        loop.store.patch(PODS, name, status, namespace="default", status=True)
+        async with loop.rebalancer(**HYGIENE):
+            await loop.until(lambda: loop.outcomes() == ["AsPlanned"], "it has moved")
+        [spec] = [made["spec"] for made in loop.migrations()]
+        assert (spec["source"], spec["strategy"], spec["reason"]) == (node, "Hygiene", "Hygiene")
+        assert spec["message"].endswith(
+            "its containers were restarted 20 times (limit 20) (hygiene.tooManyRestarts[0])"
+        )
+        assert spec["target"] != node

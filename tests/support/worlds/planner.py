@@ -168,6 +168,8 @@ class PlannerWorld:
         spec: Mapping[str, Any] | None = None,
         annotations: Mapping[str, str] | None = None,
         namespace: str = "default",
+        created: str = LONG_AGO,
+        status: Mapping[str, Any] | None = None,
     ) -> None:
         """Add a pod that uses so much, of a workload of its own unless an owner is named."""
         self.made_pods[name] = {
@@ -181,6 +183,8 @@ class PlannerWorld:
             "spec": spec,
             "annotations": annotations,
             "namespace": namespace,
+            "created": created,
+            "status": status,
         }
         cpu, memory = _pair(0.1 if asks is None else asks)
         template: dict[str, Any] = {
@@ -197,7 +201,8 @@ class PlannerWorld:
                 made,
                 owner=self._owner(owner or name, kind, replicas, template),
                 scheduled=LONG_AGO,
-                creationTimestamp=LONG_AGO,
+                status=None if status is None else dict(status),
+                creationTimestamp=created,
             )
         )
         used = _pair(load)

@@ -25,6 +25,7 @@ from common.load import Belief
 from common.metrics import Metrics
 from common.usage import MEASURED, SourceChoice
 from rebalancer.decision import Decider, Decision
+from rebalancer.finished_pods import NONE_FINISHED, Finished
 from rebalancer.leading import Leadership
 from rebalancer.loop import judges_differently
 from rebalancer.refusals import Refusal
@@ -541,9 +542,16 @@ class SlowDecider(Decider):
         super().__init__(config)
         self._gate = gate
 
-    def decide(self, belief: Belief, now_s: float, *, at_once: bool = False) -> Decision:
+    def decide(
+        self,
+        belief: Belief,
+        now_s: float,
+        finished: Finished = NONE_FINISHED,
+        *,
+        at_once: bool = False,
+    ) -> Decision:
         self._gate.wait()
-        return super().decide(belief, now_s, at_once=at_once)
+        return super().decide(belief, now_s, finished, at_once=at_once)
 
 
 def elector(api: MemoryApi, clock: FakeClock) -> Elector:

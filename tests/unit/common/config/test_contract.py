@@ -81,6 +81,7 @@ REBALANCER: dict[str, Any] = LOAD | {
         "minNodeAge": "10m",
         "cost": {"label": "", "annotation": "", "instanceTypes": {}},
     },
+    "hygiene": {"podLifeTime": [], "tooManyRestarts": [], "failedPods": [], "maxRemovals": 10},
     "paused": False,
 }
 # Waits and limits of reading, which the tables do not name.
