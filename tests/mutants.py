@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Remove each entry of each registry in turn, and expect a red test.
 
-A rule that can be taken out without a test turning red is a rule that nobody checks. Run
+A rule that can be taken out without a test turning red is a rule that no one checks. Run
 with `make mutants`; names after it limit the run: `python -m tests.mutants CACHED_KINDS`.
 """
 

@@ -37,15 +37,8 @@ from common.kube.resources import PODS
 from common.kube.timestamps import to_the_second
 from rebalancer.migration.names import label_value
 
-LABELS: Final = (
-    MIGRATION_ID_LABEL,
-    MIGRATION_STATUS_LABEL,
-    MIGRATED_FROM_LABEL,
-    MIGRATION_REASON_LABEL,
-)
 ORIGINAL_LABELS: Final = (MIGRATION_ID_LABEL, MIGRATION_STATUS_LABEL)
 """Those of the pod that is to go."""
-ANNOTATIONS: Final = (MIGRATION_TIME, ORIGINAL_POD, ORIGINAL_POD_NAME)
 
 # apimachinery, pkg/util/validation/validation.go, IsValidLabelValue.
 _LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)

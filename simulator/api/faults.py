@@ -19,7 +19,6 @@ from common.clock import Clock
 if TYPE_CHECKING:
     from simulator.api.streams import Stream
 
-INTERNAL_ERROR: Final = 500
 TOO_MANY_REQUESTS: Final = 429
 
 

@@ -3,11 +3,8 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
 
-from common.kube.resources import Resource
 from simulator.api.errors import BadRequest, invalid, wrong
 from simulator.api.kind import Kind
 from simulator.api.kinds.selectors import selector_of
@@ -15,8 +12,6 @@ from simulator.api.objects import check_place, copied, unusable_patch
 from simulator.api.patches import Patch, apply_patch
 from simulator.api.registry import Registry
 from simulator.api.storage import Entry, Json
-
-SCALES: Final = Resource("autoscaling", "v1", "scales", "Scale", True)
 
 
 def scale_of(obj: Json) -> Json:

@@ -2,7 +2,7 @@
 """Both programs at work with everything that they count, and Prometheus that scrapes them.
 
 The programs run on a simulated cluster: pods of nodes that are too hot are moved, a node is
-emptied, and somebody asks the extender nonsense. It all happens while Prometheus looks, for a
+emptied, and someone asks the extender nonsense. It all happens while Prometheus looks, for a
 counter that never grew has no rate; until then the rebalancer is paused.
 """
 
@@ -91,7 +91,7 @@ async def happen(world: World) -> None:
     """Let everything happen that the programs count."""
     loop, scraped = world.loop, world.exporter.scraped
     await loop.until_ready("leaving", 3)
-    # Whoever comes here would have to leave again, and nobody may be moved twice.
+    # Whoever comes here would have to leave again, and no one may be moved twice.
     loop.cordon(LEFT)
     await _nonsense(world.extender)
     await scraped(2)
@@ -148,7 +148,7 @@ def _configure(loop: Loop, *, paused: bool) -> Path:
 
 
 async def _nonsense(extender: str) -> None:
-    """Ask what nobody can answer, and about a pod that makes no sense."""
+    """Ask what no one can answer, and about a pod that makes no sense."""
     odd = build.pod("odd")
     odd["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "much"}}
     async with _http() as http:

@@ -113,7 +113,7 @@ async def test_scores_nodes_as_kube_scheduler_does(
 
 
 def admin(plane: ControlPlane) -> contextlib.AbstractAsyncContextManager[KubeClient]:
-    """Connect to the judging control plane; nobody else needs to be spared."""
+    """Connect to the judging control plane; no one else needs to be spared."""
     return connect(kubeconfig=str(plane.kubeconfig), qps=10_000, burst=10_000, clock=SYSTEM)
 
 

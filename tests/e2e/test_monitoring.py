@@ -46,7 +46,7 @@ def promtool(*arguments: str, cwd: Path) -> None:
 
 
 def unknown(expr: str, exports: Exported) -> list[str]:
-    """Return what an expression speaks of and nobody exports."""
+    """Return what an expression speaks of and no one exports."""
     spoken = spoken_of(expr)
     known = {name: set(labels) | OF_TARGETS for name, labels in exports.items()} | NOT_OURS
     labels = set().union(*(known.get(name, ()) for name in spoken.metrics))

@@ -208,7 +208,7 @@ async def test_a_quota_without_room_is_named_before_anything_is_changed(
 
 
 async def test_a_workload_that_lost_another_pod_instead_says_so(tmp_path: Path) -> None:
-    """Somebody deletes another replica in the moment in which the count is lowered."""
+    """Someone deletes another replica in the moment in which the count is lowered."""
     web = build.deployment("web", 2, cpu="100m", annotations={DELETION_COST: "7"})
     async with closed_loop(tmp_path, web, places={"web": ["node-0", "node-1"]}) as loop:
         [pod, other] = await loop.until_ready("web", 2)

@@ -29,7 +29,7 @@ class Pair:
 
 
 class Authority:
-    """Signs certificates that nobody else trusts."""
+    """Signs certificates that no one else trusts."""
 
     def __init__(self, folder: Path, name: str = "ca") -> None:
         self._folder = folder

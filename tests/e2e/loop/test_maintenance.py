@@ -52,7 +52,7 @@ WORKLOADS = [
         "usage": {"cpu": "700m", "memory": "300Mi"},
         "pdb": {"minAvailable": 4},
     },
-    # Nobody guards these, so Evenkeel does while they move.
+    # No one guards these, so Evenkeel does while they move.
     {"name": "cache", "count": 5, "replicas": 4, "usage": {"cpu": "500m", "memory": "300Mi"}},
     # Its budget wants every pod.
     {

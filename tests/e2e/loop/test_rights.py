@@ -39,7 +39,7 @@ MIGRATIONS, PDBS, EVENTS, LEASES = (
     ("events.k8s.io", "events"),
     ("coordination.k8s.io", "leases"),
 )
-# What load it is does not matter here, so nobody waits for measurements.
+# What load it is does not matter here, so no one waits for measurements.
 SETTINGS: Json = {
     "mode": "act",
     "enabledStrategies": ["NodeMaintenance"],
@@ -55,7 +55,7 @@ SETTINGS: Json = {
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Rights that are missing, and what else it takes for somebody to notice."""
+    """Rights that are missing, and what else it takes for someone to notice."""
 
     missing: tuple[Right, ...]
     settings: Json = field(default_factory=dict)
@@ -203,7 +203,7 @@ BEYOND: tuple[Right, ...] = (
 
 
 async def _unsaid(cluster: Cluster, folder: Path, case: Case, name: str) -> list[Right]:
-    """Run the program without some rights; return those that nobody missed aloud."""
+    """Run the program without some rights; return those that no one missed aloud."""
     roles, node = without(case.missing, ROLES, folder / name), await _fullest(cluster)
     settings = {**SETTINGS, **case.settings}
     unsaid = list(case.missing)

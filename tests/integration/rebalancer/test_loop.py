@@ -190,7 +190,7 @@ async def test_a_finished_move_is_compared_with_its_prediction(tmp_path: Path) -
                 return found
 
             await eventually(lambda: "actual" in status(), "both figures are told")
-            # Nobody was moved, so the source uses what it used, and the error says so.
+            # No one was moved, so the source uses what it used, and the error says so.
             assert status()["actual"]["source"]["cpuPercent"] > 85
             assert status()["predicted"]["source"]["cpuPercent"] < 80
             assert status()["phase"] == "Completed"

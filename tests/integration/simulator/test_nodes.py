@@ -172,7 +172,7 @@ async def test_a_dead_node_is_noticed_tainted_and_its_pods_replaced() -> None:
         await pass_time(clock, 25)
         assert len(ready(cluster, "web")) == 2
         assert dead not in {pod["spec"]["nodeName"] for pod in ready(cluster, "web")}
-        # Nobody is there to confirm the end of the old pod, until the node comes back.
+        # No one is there to confirm the end of the old pod, until the node comes back.
         old = cluster.store.get(PODS, first["metadata"]["name"], "default")
         assert condition(old, "DisruptionTarget")["reason"] == "DeletionByTaintManager"
         cluster.faults.withdraw(number)

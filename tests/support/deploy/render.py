@@ -125,7 +125,7 @@ async def _apply(cluster: Cluster, folder: Path) -> None:
 
 
 async def _written(cluster: Cluster, objects: Sequence[Json]) -> dict[str, str]:
-    """Return by what each object is known to have been changed by nobody, by its path.
+    """Return by what each object is known to have been changed by no one, by its path.
 
     That is its generation, which a changed status does not raise, or else its version.
     """

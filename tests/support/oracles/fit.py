@@ -159,7 +159,7 @@ class ScoreOracle:
             deadline = SYSTEM.monotonic() + PATIENCE_S
             # Ready comes before it knows whose certificates to trust: first it forbids.
             while (await client.put(f"{self._url}/debug/flags/v", content="10")).is_error:
-                assert SYSTEM.monotonic() < deadline, "kube-scheduler lets nobody listen"
+                assert SYSTEM.monotonic() < deadline, "kube-scheduler lets no one listen"
                 await SYSTEM.sleep(PAUSE_S)
 
     async def score(self, case: ClusterCase) -> list[Scoring]:

@@ -16,7 +16,7 @@ from common.fit.rejections import Rejection
 
 
 def no_fit(question: Question, others: Mapping[NodeName, str] | None = None) -> str:
-    """Return the message; `others` are nodes that somebody else refused, with the reason."""
+    """Return the message; `others` are nodes that someone else refused, with the reason."""
     nodes = question.world.snapshot.nodes
     if not nodes:
         return "no nodes available to schedule pods"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real clusters that only kube-scheduler and nobody else changes.
+"""Real clusters that only kube-scheduler and no one else changes.
 
 A control plane of etcd, API server and scheduler: what controllers and kubelets would do
 is written by hand, so that a cluster is exactly what its case says. Every cluster is
@@ -123,7 +123,7 @@ class FitStand:
         """Delete an object at once, whatever holds it."""
         with contextlib.suppress(NotFound):
             if obj["metadata"].get("finalizers"):
-                # Nobody is here who would take them off.
+                # No one is here who would take them off.
                 await self._patch(obj, {"metadata": {"finalizers": None}})
             await self._delete(obj, grace_s=0)
 
@@ -155,7 +155,7 @@ class FitStand:
         await SYSTEM.sleep(SETTLE_S)
 
     async def _set_taints(self, node: Json) -> None:
-        # The API server marks every new node as not ready, and nobody is here to unmark it.
+        # The API server marks every new node as not ready, and no one is here to unmark it.
         await self._patch(node, {"spec": {"taints": node["spec"].get("taints", [])}})
 
     async def _set_status(self, manifest: Json) -> None:

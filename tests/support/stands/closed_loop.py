@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Both programs at work on a simulated cluster, and somebody who watches what they do.
+"""Both programs at work on a simulated cluster, and someone who watches what they do.
 
 The extender's and the rebalancer's own `run()` are started in this process and talk to the
 API server over real sockets. Everybody has the same clock, which goes ten times as fast as
@@ -57,7 +57,7 @@ from tests.support.worlds.migrations import definition
 CLUSTER_SPEED = 5.0
 """How much faster than everybody's clock kubelets and measurements are."""
 PATIENCE_S = 300.0
-"""Long enough for a machine that has a lot else to do; nobody waits for nothing."""
+"""Long enough for a machine that has a lot else to do; no one waits for nothing."""
 ENOUGH_S = 600.0
 
 

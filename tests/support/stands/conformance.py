@@ -232,7 +232,7 @@ class Stand(ABC):
     async def pod(
         self, name: str, *, bound: bool = True, ready: bool | None = None, **template: Any
     ) -> Json:
-        """Create a pod that nobody but the case touches; `ready` makes it run."""
+        """Create a pod that no one but the case touches; `ready` makes it run."""
         spec = {"schedulerName": "nobody", **template.pop("spec", {})}
         finalizers = template.pop("finalizers", None)
         owners = template.pop("owners", None)

@@ -141,7 +141,7 @@ def started(request: pytest.FixtureRequest, *, real_nodes: int = 0) -> ControlPl
     root = Path(tempfile.mkdtemp(prefix="evenkeel-e2e-"))
     guardian = Guardian(root)
     capture = request.config.pluginmanager.getplugin("capturemanager")
-    # The first run compiles for minutes: nobody should have to wonder.
+    # The first run compiles for minutes: no one should have to wonder.
     visible = capture.global_and_fixture_disabled() if capture else contextlib.nullcontext()
     try:
         with visible:

@@ -351,7 +351,7 @@ class SocketApi:
         self.url = f"http://{host}:{port}"
 
     async def stop(self) -> None:
-        """Close all connections; nobody listens any more."""
+        """Close all connections; no one listens any more."""
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -376,7 +376,7 @@ class SocketApi:
 
     def _settled(self) -> bool:
         arrived = sum(client.started for client in self._clients) == len(self.api.calls)
-        # A request whose client has given up is stalled, too, but nobody waits for it.
+        # A request whose client has given up is stalled, too, but no one waits for it.
         waiting = sum(r.transport is not None for r in self._requests)
         return arrived and sum(client.open for client in self._clients) == waiting
 

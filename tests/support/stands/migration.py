@@ -41,7 +41,7 @@ from rebalancer.migration import (
 )
 from rebalancer.migration.bare_pods import BarePods
 from rebalancer.migration.eviction import Stopped
-from rebalancer.migration.pod_marks import ANNOTATIONS, LABELS, MarkStatus
+from rebalancer.migration.pod_marks import MarkStatus
 from rebalancer.migration.temporary_pdb.controller import Protection, TemporaryPdbs
 from rebalancer.pacing.extenders import Asked
 from rebalancer.pacing.policy import PacingPolicy
@@ -53,7 +53,7 @@ from simulator.api import Change, Json, is_ready
 from simulator.build import Manifest
 from simulator.cluster import Settings, SimulatedCluster, simulate
 from tests.support.waiting import until
-from tests.support.worlds.migrations import definition
+from tests.support.worlds.migrations import MARK_ANNOTATIONS, MARK_LABELS, definition
 
 PATIENCE_S = 30.0
 SPEED = 50.0
@@ -282,7 +282,7 @@ class MigrationStand:
         """Return the keys on a pod that tell of a move."""
         meta = self.record(uid)["metadata"]
         keys = {*(meta.get("labels") or {}), *(meta.get("annotations") or {})}
-        return keys & {*LABELS, *ANNOTATIONS}
+        return keys & {*MARK_LABELS, *MARK_ANNOTATIONS}
 
     def marks_anywhere(self) -> list[str]:
         """Return the uids of pods that are not terminating and marked as moving."""

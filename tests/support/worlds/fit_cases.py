@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random clusters and pods, for comparing our fit with somebody else's.
+"""Random clusters and pods, for comparing our fit with someone else's.
 
 Small enough to read and varied enough that every family of predicates decides something.
 The same seed gives the same cluster.

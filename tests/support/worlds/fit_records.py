@@ -27,7 +27,7 @@ Scores = dict[str, dict[str, dict[str, dict[str, int]]]]
 
 
 def keep(name: str, record: Verdicts | Scores) -> None:
-    """Write a record, if somebody asked for it."""
+    """Write a record, if someone asked for it."""
     folder = os.environ.get("EVENKEEL_FIT_RECORD")
     if folder:
         lines = (f"{json.dumps(k)}: {json.dumps(v, sort_keys=True)}" for k, v in record.items())

@@ -55,7 +55,7 @@ def csi_nodes(dice: Dice, case: ClusterCase) -> None:
 
 
 def pruned(case: ClusterCase) -> ClusterCase:
-    """Leave out claims that nobody uses, and their volumes."""
+    """Leave out claims that no one uses, and their volumes."""
     used = {
         volume["persistentVolumeClaim"]["claimName"]
         for pod in (*case.pods, *case.candidates)

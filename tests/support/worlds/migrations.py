@@ -13,6 +13,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from common.api.contract import (
+    MIGRATED_FROM_LABEL,
+    MIGRATION_ID_LABEL,
+    MIGRATION_REASON_LABEL,
+    MIGRATION_STATUS_LABEL,
+    MIGRATION_TIME,
+    ORIGINAL_POD,
+    ORIGINAL_POD_NAME,
+)
 from common.api.migrations import (
     Amounts,
     ControllerRef,
@@ -24,6 +33,15 @@ from common.api.migrations import (
 from common.api.objects import ObjectMeta
 from tests.support.repository import DEPLOY
 from tests.support.tables import read_table
+
+MARK_LABELS = (
+    MIGRATION_ID_LABEL,
+    MIGRATION_STATUS_LABEL,
+    MIGRATED_FROM_LABEL,
+    MIGRATION_REASON_LABEL,
+)
+"""The labels that say on pods what is done with them."""
+MARK_ANNOTATIONS = (MIGRATION_TIME, ORIGINAL_POD, ORIGINAL_POD_NAME)
 
 Json = dict[str, Any]
 

@@ -35,10 +35,10 @@ from controlplane.scheduler_config import SHIPPED
 from extender.__main__ import PROGRAM as EXTENDER
 from rebalancer.__main__ import PROGRAM as REBALANCER
 from rebalancer.migration.names import replacement_name, temporary_pdb_name
-from rebalancer.migration.pod_marks import ANNOTATIONS, LABELS
 from tests.support.deploy.containers import lasting
 from tests.support.repository import DEPLOY
 from tests.support.tables import read_documents, read_table
+from tests.support.worlds.migrations import MARK_ANNOTATIONS, MARK_LABELS
 
 GUARDS = DEPLOY / "base" / "guards"
 SECOND = DEPLOY / "overlays" / "second-scheduler"
@@ -260,8 +260,8 @@ def test_only_the_host_network_takes_a_namespace_without_restrictions() -> None:
 def test_the_policy_names_the_marks_that_the_rebalancer_sets() -> None:
     policy, _ = documents(GUARDS / "pod-guard.yaml")
     variables = {each["name"]: each["expression"] for each in policy["spec"]["variables"]}
-    assert tuple(yaml.safe_load(variables["labelMarks"])) == LABELS
-    assert tuple(yaml.safe_load(variables["annotationMarks"])) == ANNOTATIONS
+    assert tuple(yaml.safe_load(variables["labelMarks"])) == MARK_LABELS
+    assert tuple(yaml.safe_load(variables["annotationMarks"])) == MARK_ANNOTATIONS
 
 
 @pytest.mark.parametrize("guard", sorted(GUARDS.glob("*-guard.yaml")), ids=lambda path: path.stem)

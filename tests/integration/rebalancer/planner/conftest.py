@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    # Somebody else may have brought it; from a larger run it cannot be brought any more.
+    # Someone else may have brought it; from a larger run it cannot be brought any more.
     with contextlib.suppress(ValueError):
         parser.addoption(
             "--all-seeds", action="store_true", help="compare all instances with their optimum"

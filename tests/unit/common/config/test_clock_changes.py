@@ -51,7 +51,7 @@ def values(text: str, low: int, high: int) -> set[int]:
 
 
 def walked(minutes: str, hours: str, zone: str, begin: datetime, end: datetime) -> Iterator[float]:
-    """Yield the openings that somebody notes who looks at the clock once a minute."""
+    """Yield the openings that someone notes who looks at the clock once a minute."""
     clock, follows = ZoneInfo(zone), "*" in (minutes[0], hours[0])
     wanted = values(minutes, 0, 59), values(hours, 0, 23)
     now, seen = begin - timedelta(days=1), {datetime.min}

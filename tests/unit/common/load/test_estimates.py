@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is believed of pods that nobody has measured."""
+"""What is believed of pods that no one has measured."""
 
 from __future__ import annotations
 

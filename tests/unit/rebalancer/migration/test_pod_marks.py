@@ -12,6 +12,7 @@ from common.cluster.migrations import MigrationRecord
 from common.cluster.records import NodeName
 from rebalancer.migration import pod_marks as marks
 from tests.support.worlds.migration_views import MigrationWorld
+from tests.support.worlds.migrations import MARK_ANNOTATIONS, MARK_LABELS
 
 PREFIX = "scheduler.alpha.kubernetes.io/"
 
@@ -27,9 +28,9 @@ def test_the_marks_are_exactly_the_promised_keys() -> None:
     annotations = ("migration-time", "original-pod", "original-pod-name")
     found = migration()
     wanted = {PREFIX + name for name in labels}
-    assert set(marks.labels_of_replacement(found)) == set(marks.LABELS) == wanted
+    assert set(marks.labels_of_replacement(found)) == set(MARK_LABELS) == wanted
     wanted = {PREFIX + name for name in annotations}
-    assert set(marks.annotations_of_replacement(found)) == set(marks.ANNOTATIONS) == wanted
+    assert set(marks.annotations_of_replacement(found)) == set(MARK_ANNOTATIONS) == wanted
     assert set(marks.labels_of_original(found)) == {PREFIX + name for name in labels[:2]}
 
 
