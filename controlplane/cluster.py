@@ -12,6 +12,7 @@ import contextlib
 import functools
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -439,9 +440,11 @@ def _refuse_running(folder: Folder) -> None:
 
 
 def stop_command(folder: Folder) -> str:
-    """Return the command that stops the control plane of a folder."""
+    """Return the command that stops the control plane of a folder, with this interpreter."""
+    python, here = Path(sys.executable), Path.cwd()
+    shown = python.relative_to(here) if python.is_relative_to(here) else python
     option = "" if folder.root == default_root().resolve() else f" --dir {folder.root}"
-    return f"`python -m controlplane down{option}`"
+    return f"`{shown} -m controlplane down{option}`"
 
 
 def _known(name: str) -> Component:

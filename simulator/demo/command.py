@@ -103,7 +103,7 @@ class Demo:
         stand = real if self.flags.real else simulated
         self._report(f"Starting the {'control plane' if self.flags.real else 'simulated cluster'}")
         if self.flags.real:
-            self._report("Usage is measured every 15 s there: the demo takes two to three minutes")
+            self._report("Usage is measured every 10 s there: the demo takes two to three minutes")
         async with stand(options, self.programs, self._report, clock=self.clock) as cluster:
             client = DemoClient(cluster.client, ceiling=self.settings.ceiling, clock=self.clock)
             async with client.open():

@@ -111,7 +111,7 @@ def test_up_tells_of_every_component_and_how_to_use_and_stop_it(life: Life) -> N
     assert "metrics API available" in life.up.stdout
     assert f"kubeconfig: {life.kubeconfig}" in life.up.stdout
     assert f"logs:       {life.root / 'logs'}" in life.up.stdout
-    assert f"`python -m controlplane down --dir {life.root}`" in life.up.stdout
+    assert f"python -m controlplane down --dir {life.root}`" in life.up.stdout
 
 
 def test_the_kubeconfig_is_private_and_stands_for_itself(life: Life) -> None:
@@ -138,10 +138,11 @@ def test_status_shows_every_component_with_its_log(life: Life) -> None:
 def test_a_second_up_in_the_same_folder_is_refused_in_one_line(life: Life) -> None:
     assert life.second_up.returncode == 1
     assert life.second_up.stdout == ""
-    assert life.second_up.stderr == (
-        f"error: already running in {life.root}: "
-        f"stop it with `python -m controlplane down --dir {life.root}`\n"
+    assert life.second_up.stderr.startswith(
+        f"error: already running in {life.root}: stop it with `"
     )
+    assert life.second_up.stderr.endswith(f"python -m controlplane down --dir {life.root}`\n")
+    assert life.second_up.stderr.count("\n") == 1
 
 
 def test_status_fails_and_names_a_component_that_has_ended(life: Life) -> None:

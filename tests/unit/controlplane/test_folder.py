@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from controlplane.cluster import stop_command
 from controlplane.errors import FolderError
 from controlplane.folder import Folder, default_root
 from controlplane.processes import Process
@@ -78,3 +79,15 @@ def test_a_damaged_state_is_named(tmp_path: Path, text: str) -> None:
     folder.state.write_text(text)
     with pytest.raises(FolderError, match="is damaged"):
         load(folder)
+
+
+def test_the_command_that_stops_it_works_where_it_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = tmp_path / ".venv" / "bin" / "python"
+    monkeypatch.setattr("sys.executable", str(python))
+    folder = Folder(tmp_path / "cp")
+    monkeypatch.chdir(tmp_path)
+    assert stop_command(folder) == f"`.venv/bin/python -m controlplane down --dir {folder.root}`"
+    monkeypatch.chdir("/proc")
+    assert stop_command(folder).startswith(f"`{python} -m ")
