@@ -60,6 +60,8 @@ HOSTILE: Final = (
 )
 _STEPS: Final = ("BudgetChecked", "Marked", "Acknowledged", "Protected", "Evicted", "Replaced")
 _CEILINGS: Final = Ceilings(cpu=80.0, memory=80.0, imbalance=20.0)
+_POOL_CEILINGS: Final = {"batch": 95.0, "gpu": 60.0}
+"""In percent of CPU."""
 _ZONES: Final = ("eu-central-1a", "eu-central-1b", "eu-central-1c")
 
 
@@ -262,6 +264,7 @@ class MadeUpCluster:
             memory_after=None,
             pods=rng.randint(8, 60),
             note="" if known else "no sample of it yet",
+            cpu_ceiling=_POOL_CEILINGS.get(pool),
         )
         return self._changed(made, first=True)
 
@@ -276,7 +279,7 @@ class MadeUpCluster:
         else:
             cpu = min(100.0, max(1.0, cell.cpu + rng.gauss(0, 1.2)))
             memory = min(100.0, max(1.0, cell.memory + rng.gauss(0, 0.4)))
-        gives, takes = cpu > 80, cpu < 40 and rng.random() < 0.5
+        gives, takes = cpu > (cell.cpu_ceiling or _CEILINGS.cpu), cpu < 40 and rng.random() < 0.5
         return msgspec.structs.replace(
             cell,
             cpu=round(cpu, 1),

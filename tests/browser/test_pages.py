@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from bench.stands.console import HOSTILE
+from console.data import PlanRole
 from console.security import new_token
 from tests.browser.conftest import Consoles, Watched
 
@@ -97,6 +99,41 @@ async def test_changes_appear_without_reloading(consoles: Consoles) -> None:
         assert await watched.page.evaluate("window.stays") is True
     await watched.page.wait_for_selector("#banner:not([hidden])")
     assert "Paused by ada" in await watched.page.inner_text("#banner")
+    assert watched.errors == []
+
+
+MOST_PAINTED = """() => {
+  const canvas = document.querySelector("#now"), g = canvas.getContext("2d");
+  const data = g.getImageData(0, 0, canvas.width, canvas.height).data, found = {};
+  for (let i = 0; i < data.length; i += 4) {
+    const color = data.slice(i, i + 3).join();
+    if (data[i + 3]) found[color] = (found[color] ?? 0) + 1;
+  }
+  return Object.entries(found).sort((a, b) => b[1] - a[1])[0][0];
+}"""
+
+
+async def test_nodes_are_counted_and_colored_by_the_ceilings_of_their_pools(
+    consoles: Consoles,
+) -> None:
+    """The same load is above the general ceiling, and far below that of a pool."""
+    address = await consoles.address(2)
+    watched, world = await consoles.page(address), consoles.worlds[address]
+    hot = replace(world.cells[0], cpu=88.0, cpu_after=88.0, role=PlanRole.NONE)
+    shown = []
+    for own in (None, 95.0, 60.0):
+        world.step()  # something new to be asked for
+        world.cells = tuple(replace(hot, name=each.name, cpu_ceiling=own) for each in world.cells)
+        await watched.open("/")
+        words = await watched.page.inner_text("#now-words")
+        shown.append((words.partition(", ")[2], await watched.page.evaluate(MOST_PAINTED)))
+    assert [words for words, _ in shown] == [
+        "lowest 88 %, 2 above 80 %",
+        "lowest 88 %, 0 above their ceilings",
+        "lowest 88 %, 2 above their ceilings",
+    ]
+    assert len({color for _, color in shown}) == 3
+    assert "ceilings differ by pool" in await watched.page.inner_text("#figures")
     assert watched.errors == []
 
 

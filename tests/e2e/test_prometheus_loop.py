@@ -165,15 +165,10 @@ async def test_a_node_that_waits_and_one_that_sends_too_much_are_relieved_and_no
                 return found["waiting"] == found["sending"] == 0 < found["free"] < found["near"]
 
             await eventually(avoided, "the extender avoids them", patience_s=60.0)
-            flags = [
-                "--kubeconfig",
-                str(loop.kubeconfig),
-                "--config",
-                str(loop.configured(**given)),
-            ]
-            why = {
-                name: await evenkeel(*flags, "why", "node", name) for name in SENDS | {"waiting": 0}
-            }
+            file = loop.configured(**given)
+            flags = ("--kubeconfig", str(loop.kubeconfig), "--config", str(file))
+            named = ("waiting", "sending", "near")
+            why = {name: await evenkeel(*flags, "why", "node", name) for name in named}
             async with loop.rebalancer(**given) as health:
                 await loop.until(lambda: len(loop.migrations()) >= 2, "two moves begin")
                 await loop.settled()

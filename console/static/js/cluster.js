@@ -120,7 +120,7 @@ function draw() {
   lead();
   figures([
     ["Nodes", String(cells.length.toLocaleString("en")), now.unknown ? `${now.unknown} unknown` : count(cells.reduce((n, c) => n + c.pods, 0), "pod")],
-    [`Highest ${what}`, percent(now.highest), `ceiling ${ceiling()} %`, now.over ? "bad" : ""],
+    [`Highest ${what}`, percent(now.highest), ownCeilings() ? "ceilings differ by pool" : `ceiling ${ceiling()} %`, now.over ? "bad" : ""],
     ["Mean", percent(now.mean)], ["Lowest", percent(now.lowest)],
     ["Spread", now.spread === null ? "–" : points(now.spread), `${head.ceilings.imbalance} allowed`, ""],
     ["Above the ceiling", String(now.over), then.over < now.over ? `${then.over} after the plan` : null, now.over ? "bad" : "good"],
