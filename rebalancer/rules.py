@@ -46,6 +46,7 @@ class ClusterRules:
         self._nodes: dict[NodeName, NodeRules] = {}
         self._namespaces: dict[str, NamespaceRules] = {}
         self._closed: dict[tuple[Strategy, int, int], Closed | None] = {}
+        self._giving: dict[NodeRules, bool] = {}
         self._closed_namespaces: dict[NamespaceRules, Closed | None] = {}
 
     def of_node(self, name: NodeName) -> NodeRules:
@@ -159,6 +160,11 @@ class ClusterRules:
     def gives_to_others(self, name: NodeName) -> bool:
         """Tell whether a node makes room for others: not if its pool waits or only observes."""
         node = self.of_node(name)
+        if node not in self._giving:
+            self._giving[node] = self._gives(node)
+        return self._giving[node]
+
+    def _gives(self, node: NodeRules) -> bool:
         if node.pool is None:
             return True
         said = {node.pool.modes.get(s) for s in node.enabled_strategies if s in FOR_LOAD}

@@ -279,12 +279,13 @@ class MadeUpCluster:
         else:
             cpu = min(100.0, max(1.0, cell.cpu + rng.gauss(0, 1.2)))
             memory = min(100.0, max(1.0, cell.memory + rng.gauss(0, 0.4)))
-        gives, takes = cpu > (cell.cpu_ceiling or _CEILINGS.cpu), cpu < 40 and rng.random() < 0.5
+        ceiling = cell.cpu_ceiling or _CEILINGS.cpu
+        gives, takes = cpu > ceiling, cpu < 40 and rng.random() < 0.5
         return msgspec.structs.replace(
             cell,
             cpu=round(cpu, 1),
             memory=round(memory, 1),
-            cpu_after=round(min(cpu, 74.0) if gives else cpu + 8 * takes, 1),
+            cpu_after=round(min(cpu, ceiling - 6.0) if gives else cpu + 8 * takes, 1),
             memory_after=round(memory, 1),
             role=PlanRole.SOURCE if gives else PlanRole.TARGET if takes else PlanRole.NONE,
         )
