@@ -249,6 +249,19 @@ def tainted_later(rng: random.Random) -> ZooCluster:
     return cluster
 
 
+def all_at_once(rng: random.Random) -> ZooCluster:
+    """A node to be drained, a hot one, and a pool that has to become or to stay level."""
+    strategies = ["LoadBalancing", "ResourceOptimization", "NodeMaintenance"]
+    cluster = ZooCluster({"enabledStrategies": strategies})
+    drawn: list[Drawn] = []
+    for i in range(rng.randint(6, 9)):
+        name = cluster.node(f"n{i}", labels={} if i else {MAINTENANCE: "true"})
+        cpu = rng.uniform(84, 90) if i == 1 else rng.uniform(30, 65)
+        drawn += draw_both(rng, name, cpu, rng.uniform(35, 55))
+    group(cluster, rng, drawn, replicas=(2, 4))
+    return cluster
+
+
 FURTHER_FAMILIES: Final = (
     need_each_other,
     host_ports,
@@ -260,6 +273,7 @@ FURTHER_FAMILIES: Final = (
     unimportant_helpers,
     labels_changed,
     tainted_later,
+    all_at_once,
 )
 
 _WANTED: Final[Sequence[Mapping[str, Sequence[str]]]] = (

@@ -18,9 +18,9 @@ from rebalancer.planner.movable import Movable
 from rebalancer.planner.neighborhood import neighborhoods
 from rebalancer.planner.program import Solve
 
-RETRIES: Final = 6
+RETRIES: Final = 12
 """Solutions of one neighborhood that are tried when the first has no order."""
-SOLVED: Final = 12
+SOLVED: Final = 16
 """Problems that are solved for one plan."""
 TREE: Final = 200
 """Nodes of the search tree for one problem; most are solved at its root."""

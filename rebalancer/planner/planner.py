@@ -28,6 +28,7 @@ from rebalancer.planner.lookahead import demand_after
 from rebalancer.planner.movable import Movable
 from rebalancer.planner.ordering import Step
 from rebalancer.planner.plan import Plan
+from rebalancer.planner.pool_levels import guards
 from rebalancer.planner.pool_spreads import unleveled
 from rebalancer.planner.problem import Demand, Problem
 from rebalancer.planner.relief import relieve_in_part
@@ -176,7 +177,12 @@ class _Planning:
         return found
 
     def _unlevels(self, chosen: Chosen) -> bool:
-        return unleveled(self._problem, self._search.made(chosen).load)
+        draft = self._search.made(chosen)
+        return unleveled(self._problem, draft.load) or self._spoiled(draft) > 0
+
+    def _spoiled(self, draft: Draft) -> int:
+        """Count the spreads of pools that are level now and would not be any more."""
+        return sum(not draft.meets(goal) for goal in guards(self._problem))
 
     def _as_found(self, moves: Mapping[Movable, int]) -> Chosen | None:
         """Put moves of the solver in order; None if one has to be left out."""
@@ -202,7 +208,7 @@ class _Planning:
         stuck = sum(m not in draft.moves for m in pods)
         unmet = [goal for goal in problem.goals if not draft.meets(goal)]
         hot = sum(isinstance(goal, AtMost) for goal in unmet)
-        wide = sum(isinstance(goal, Spread) for goal in unmet)
+        wide = sum(isinstance(goal, Spread) for goal in unmet) + self._spoiled(draft)
         last = sum(m in self._search.marks.last_resort for m in draft.moves)
         lost = sum(isinstance(goal, Relocate) for goal in unmet)
         return stuck, hot, wide, lost, last, len(chosen.steps)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from bench.zoo.hard_families import mixture
 from bench.zoo.judge import judge
 from bench.zoo.model import Model
 from bench.zoo.program import Planned
-from bench.zoo.replay import Replay
+from bench.zoo.replay import Replay, Step
 from tests.support.worlds.zoo import zoo_plan
 
 JUDGE_S = 10.0
@@ -40,7 +40,9 @@ def test_a_plan_keeps_every_rule_and_needs_at_most_one_eviction_more(seed: int) 
     assert plan.plan["lowerBoundAll"] <= verdict.evictions
     if not missed:
         assert plan.plan["lowerBound"] <= verdict.evictions
-        assert len(plan.moves) <= verdict.evictions + 1
+        # The judge does not count how often it makes use of the last resort.
+        saved = resorts(model, verdict.steps) - resorts(model, steps_of(model, plan))
+        assert len(plan.moves) <= verdict.evictions + 1 + max(0, saved)
         assert verdict.opened is None or too_important(model, plan, verdict.opened) == []
 
 
@@ -55,6 +57,8 @@ def test_a_plan_keeps_every_rule_and_needs_at_most_one_eviction_more(seed: int) 
         ("unimportant-helpers", 2),
         # Another pod has to make room for the one that has to leave.
         ("labels-changed", 8),
+        # Memory is level, and a drain must not make it uneven.
+        ("all-at-once", 2),
     ],
 )
 def test_what_is_hard_to_find_is_found(family: str, seed: int) -> None:
@@ -62,6 +66,15 @@ def test_what_is_hard_to_find_is_found(family: str, seed: int) -> None:
     found = judged(family, seed, Model(cluster), zoo_plan(cluster), JUDGE_S)
     assert (found.solvable, found.broken, found.unmet) == (True, (), ())
     assert found.evictions == found.fewest
+
+
+def resorts(model: Model, steps: Sequence[Step]) -> int:
+    """Count the moves of a drain that go where they should not."""
+    replay, found = Replay(model), 0
+    for step in steps:
+        found += bool(replay.objections(step))
+        replay.move(step)
+    return found
 
 
 def drawn(seed: int) -> tuple[Model, Planned]:
