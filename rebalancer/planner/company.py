@@ -41,7 +41,9 @@ class Company:
     def __init__(self, fitting: Fitting, groups: Mapping[Group, Sequence[Movable]]) -> None:
         self._groups = groups
         self._candidates = {g: fitting.candidate(pods[0]) for g, pods in groups.items()}
-        self.ports = frozenset(p for c in self._candidates.values() for p in c.shape.host_ports)
+        ports = (port for c in self._candidates.values() for port in c.shape.host_ports)
+        self.ports: tuple[HostPort, ...] = tuple(dict.fromkeys(ports))
+        """In a fixed order, because the solver's result depends on that of the rules."""
         self.repelled = tuple(dict.fromkeys(self._found()))
         self._near: dict[Group, set[Group]] = defaultdict(set)
         for pair in self.repelled:
