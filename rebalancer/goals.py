@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is wanted of the nodes: goals, stated by strategies and met by the planner.
 
-A goal names nodes and percentages, never victims, unless a rule of the pod itself is broken
-where it runs: then it names that pod. Plain values, each with a message.
+A goal names nodes and percentages, or a rule about many pods, never victims, unless a rule of
+the pod itself is broken where it runs: then it names that pod. Plain values, each with a message.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import ClassVar, Final
 
 import msgspec
 
 from common.cluster.records import NodeName, PodUid
+from common.cluster.selectors import Selector
+from common.cluster.shapes import Spread as SpreadConstraint
 from common.config import LoadSettings, Strategy
 
 PRECISION: Final = 0.05
@@ -155,7 +158,30 @@ class Removal(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.namespace}/{self.name}"
 
 
-Goal = AtMost | Spread | Empty | Relocate
+class Distribute(msgspec.Struct, frozen=True, kw_only=True):
+    """Pods have to be spread over the domains of a topology spread constraint."""
+
+    strategy: Strategy
+    namespace: str
+    name: str
+    """Whose constraint it is: `Deployment shop/web`."""
+    pod: PodUid
+    """One of the pods that have it; its replacement says which nodes count."""
+    constraint: SpreadConstraint
+    selector: Selector
+    """Which pods of the namespace it counts."""
+    message: str
+
+    def counts(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Tell whether the constraint counts a pod."""
+        return namespace == self.namespace and self.selector.matches(labels)
+
+
+NodeGoal = AtMost | Spread | Empty
+"""About what nodes use."""
+PodGoal = Relocate | Distribute
+"""About where pods run."""
+Goal = NodeGoal | PodGoal
 
 
 def title(goal: Goal) -> str:
@@ -168,4 +194,7 @@ def title(goal: Goal) -> str:
         return f"{nodes} within {goal.points:g} points of {goal.dimension.label}"
     if isinstance(goal, Relocate):
         return f"{goal.name} away from {goal.node}"
+    if isinstance(goal, Distribute):
+        wanted = goal.constraint
+        return f"{goal.name} within {wanted.max_skew} per {wanted.topology_key}"
     return f"{goal.node} empty"

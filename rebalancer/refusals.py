@@ -426,6 +426,7 @@ class Reason(StrEnum):
     SPREAD_WORSE = (
         "SpreadWorse",
         _for_now("on {node} a ScheduleAnyway constraint would be violated more"),
+        _for_now("with it on {node} a DoNotSchedule constraint would be violated", case="hard"),
     )
 
     # Pods that a plan leaves where they are, and goals that it does not meet.
@@ -471,6 +472,12 @@ class Reason(StrEnum):
         _for_now("every movable pod of {node} is larger than the room under any ceiling"),
     )
     NO_TARGET = "NoTarget", _for_now("no other node takes pods")
+    DOMAINS_TOO_FEW = (
+        "DomainsTooFew",
+        _for_now(
+            "there are {domains} domains, minDomains asks for {wanted}, and {pods} pods count"
+        ),
+    )
     NO_ORDER = (
         "NoOrder",
         _for_now("no order of the moves was found in which it can go"),

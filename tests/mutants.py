@@ -129,6 +129,7 @@ REGISTRIES: tuple[Registry, ...] = (
             "tests/unit/rebalancer/strategies/test_duplicates.py",
             "tests/unit/rebalancer/strategies/test_preferred_nodes.py",
             "tests/unit/rebalancer/strategies/test_hygiene.py",
+            "tests/unit/rebalancer/strategies/test_topology_spread.py",
         ),
     ),
 )

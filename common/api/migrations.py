@@ -40,6 +40,7 @@ class MoveReason(StrEnum):
     """It is too old, or was restarted too often."""
     DUPLICATE = "Duplicate"
     """Its host holds more replicas of its workload than it has to."""
+    TOPOLOGY_SPREAD = "TopologySpread"
 
 
 class Purpose(StrEnum):

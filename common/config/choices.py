@@ -31,6 +31,7 @@ class Strategy(StrEnum):
     DUPLICATES = "Duplicates"
     PREFERRED_NODES = "PreferredNodes"
     HYGIENE = "Hygiene"
+    TOPOLOGY_SPREAD = "TopologySpread"
 
 
 class Mode(StrEnum):

@@ -36,9 +36,15 @@ FOR_LOAD: Final = frozenset(
     {Strategy.LOAD_BALANCING, Strategy.RESOURCE_OPTIMIZATION, Strategy.CONSOLIDATION}
 )
 REPAIRS: Final = frozenset(
-    {Strategy.VIOLATIONS, Strategy.DUPLICATES, Strategy.PREFERRED_NODES, Strategy.HYGIENE}
+    {
+        Strategy.VIOLATIONS,
+        Strategy.DUPLICATES,
+        Strategy.PREFERRED_NODES,
+        Strategy.HYGIENE,
+        Strategy.TOPOLOGY_SPREAD,
+    }
 )
-"""State goals for single pods, whatever their nodes use."""
+"""State goals for pods, whatever their nodes use."""
 GENERAL: Final = "the configuration"
 
 Labels = Mapping[str, str]

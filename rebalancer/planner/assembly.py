@@ -15,9 +15,10 @@ from typing import Final
 from common.api.migrations import MoveReason
 from common.cluster.records import PodRecord
 from common.config import Strategy
-from rebalancer.goals import AtMost, Goal, Relocate, title
+from rebalancer.goals import AtMost, Distribute, Goal, Relocate, title
 from rebalancer.planner.bounds import lower_bound
 from rebalancer.planner.cycle import cut
+from rebalancer.planner.distribution_bound import with_distributions
 from rebalancer.planner.draft import Draft
 from rebalancer.planner.explain import Explainer
 from rebalancer.planner.instance import Flags, Ints
@@ -33,6 +34,7 @@ REASONS: Final = {
     Strategy.DUPLICATES: MoveReason.DUPLICATE,
     Strategy.PREFERRED_NODES: MoveReason.PREFERENCE,
     Strategy.HYGIENE: MoveReason.HYGIENE,
+    Strategy.TOPOLOGY_SPREAD: MoveReason.TOPOLOGY_SPREAD,
 }
 """Why pods with a goal of their own are moved."""
 
@@ -100,15 +102,20 @@ class _Assembly:
         if len(missed) == len(goals):
             return NO_BOUND
         found = lower_bound(self._problem.instance(self._reaches()), goals, excluded=missed)
+        found = self._with_distributions(found, missed)
         if found.evictions >= evictions:
             return found  # no other argument can prove more
         instance = self._problem.instance(self._reaches(domains=True))
-        return lower_bound(instance, goals, excluded=missed)
+        return self._with_distributions(lower_bound(instance, goals, excluded=missed), missed)
+
+    def _with_distributions(self, found: Bound, missed: Collection[Goal] = ()) -> Bound:
+        domains = self._outcome.draft.domains.domains
+        return with_distributions(found, self._problem, domains, missed)
 
     def _bound_for_all(self, missed: Collection[Goal], met: Bound) -> Bound:
         # A plan that meets more goals may have to move pods of higher priorities for these.
         instance = self._problem.instance(self._reaches(domains=True), missed)
-        found = lower_bound(instance, self._problem.goals)
+        found = self._with_distributions(lower_bound(instance, self._problem.goals))
         # Whatever meets all goals meets those that are met, and takes as much for it.
         return found if found.evictions >= met.evictions else met
 
@@ -179,7 +186,7 @@ class _Assembly:
 
     def _helped(self) -> Goal:
         """Return the goal for which pods make room: those of single pods need none."""
-        goals = (g for g in self._problem.goals if not isinstance(g, Relocate))
+        goals = (g for g in self._problem.goals if not isinstance(g, Relocate | Distribute))
         return next(goals, self._problem.goals[0])
 
     def _reason(self, m: Movable) -> tuple[MoveReason, str]:
@@ -197,10 +204,12 @@ class _Assembly:
             return MoveReason.SPREAD, next((g.message for g in goals), "its pool is uneven")
         return MoveReason.MAKES_ROOM, f"{name} has to make room for another pod of this plan"
 
-    def _own(self, m: Movable) -> Relocate | None:
-        """Return the goal that names a pod, if its move meets it."""
-        goal = self._problem.relocations.get(m.pod.uid)
-        return goal if goal is not None and self._outcome.draft.meets(goal) else None
+    def _own(self, m: Movable) -> Relocate | Distribute | None:
+        """Return the goal that names a pod, if its move meets it, or one that it brings nearer."""
+        goal, draft = self._problem.relocations.get(m.pod.uid), self._outcome.draft
+        if goal is not None and draft.meets(goal):
+            return goal
+        return None if m.has_to_leave else draft.domains.evens(m)
 
     def _owner(self, pod: PodRecord) -> str:
         found = self._problem.snapshot.top_workload(pod)

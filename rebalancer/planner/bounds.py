@@ -11,6 +11,9 @@ combine by max, because one eviction serves them all:
 * a node to be emptied loses each of its pods that may move;
 * a pod with a goal of its own leaves its node.
 
+A topology spread constraint asks for moves of the pods that it counts (`evenness`). Those of
+constraints that count different pods add up; of constraints that share pods the largest holds.
+
 So the sum over nodes holds for ceilings and *empty* together. For a spread goal the same sum
 is taken with what the level of the pool asks of each node (`spread_bound`); bounds of several
 spread goals combine by max.

@@ -122,7 +122,7 @@ def _worst_no_worse(draft: Draft, m: Movable) -> Flags | None:
     problem = draft.problem
     if m.has_to_leave or problem.worst >= problem.highest_ceiling:
         return None
-    if m.pod.uid in problem.relocations:
+    if problem.has_own_goal(m):
         return None  # what counts is where it runs, within the ceilings and levels of the pools
     bearable = draft.joined(m) <= problem.worst + TOLERANCE
     return every(bearable)
@@ -148,7 +148,7 @@ def _not_asked_for(draft: Draft, _: Movable, row: int) -> Refusal:
 
 def _keeps_levels(draft: Draft, m: Movable) -> Flags | None:
     problem = draft.problem
-    return draft.pool_levels(m) if m.pod.uid in problem.relocations else None
+    return draft.pool_levels(m) if problem.has_own_goal(m) else None
 
 
 def _levels_lost(draft: Draft, _: Movable, row: int) -> Refusal:
@@ -179,7 +179,17 @@ def _less_preferred(draft: Draft, _: Movable, row: int) -> Refusal:
     return Reason.LESS_PREFERRED.refusal(node=draft.problem.nodes[row])
 
 
+def constraints_decide(problem: Problem, m: Movable) -> bool:
+    """Tell whether a goal asks for more pods where there are few, on however few hosts."""
+    if m.stateful or not problem.distributes(m.pod):
+        return False
+    rules = problem.demand.cluster.rules.of_node(m.pod.node)
+    return Strategy.DUPLICATES not in rules.enabled_strategies
+
+
 def _hosts(draft: Draft, m: Movable) -> Flags | None:
+    if constraints_decide(draft.problem, m):
+        return None
     return draft.replicas.hosts_free_of(m, draft.gone)
 
 
@@ -188,6 +198,8 @@ def _piled_up_on_host(draft: Draft, _: Movable, row: int) -> Refusal:
 
 
 def _zones(draft: Draft, m: Movable) -> Flags | None:
+    if constraints_decide(draft.problem, m):
+        return None
     return draft.replicas.zones_free_of(m)
 
 
@@ -223,6 +235,18 @@ def _spreads(draft: Draft, m: Movable) -> Flags | None:
 
 def _spread_worse(draft: Draft, _: Movable, row: int) -> Refusal:
     return Reason.SPREAD_WORSE.refusal(node=draft.problem.nodes[row])
+
+
+def _keeps_domains(draft: Draft, m: Movable) -> Flags | None:
+    return draft.domains.keeping(m, hard=True)
+
+
+def _domains_worse(draft: Draft, _: Movable, row: int) -> Refusal:
+    return Reason.SPREAD_WORSE.refusal("hard", node=draft.problem.nodes[row])
+
+
+def _keeps_soft_domains(draft: Draft, m: Movable) -> Flags | None:
+    return draft.domains.keeping(m, hard=False)
 
 
 def _joined(refusals: Sequence[Refusal]) -> str:
@@ -261,6 +285,15 @@ CONSTRAINTS: tuple[Constraint, ...] = (
         Reason.DOES_NOT_FIT, _fits_with_others, _does_not_fit, of_company=True, modeled=True
     ),
     Constraint(Reason.SPREAD_WORSE, _spreads, _spread_worse, yields=True, modeled=True),
+    Constraint(Reason.SPREAD_WORSE, _keeps_domains, _domains_worse, yields=True, modeled=True),
+    Constraint(
+        Reason.SPREAD_WORSE,
+        _keeps_soft_domains,
+        _spread_worse,
+        yields=True,
+        in_the_end=True,
+        modeled=True,
+    ),
 )
 
 

@@ -16,8 +16,9 @@ from typing import Final
 import numpy as np
 
 from common.fit import Change, Leave
-from rebalancer.goals import PRECISION, AtMost, Empty, Goal, Relocate
+from rebalancer.goals import PRECISION, AtMost, Distribute, Empty, Goal, Relocate
 from rebalancer.planner import constraints
+from rebalancer.planner.domains import DomainCounts, Domains
 from rebalancer.planner.fitting import Fitting, Lines
 from rebalancer.planner.instance import Flags, Floats, Ints
 from rebalancer.planner.movable import Movable
@@ -72,6 +73,7 @@ class DraftFactory:
         self.problem = problem
         self.fitting = Fitting(demand.cluster.world, problem.nodes)
         self.census = Census(problem, self.fitting)
+        self.domains = Domains(problem, self.fitting)
         self.pool_guard = PoolGuard(problem)
         self.evaluations = Evaluations(demand.effort.evaluations, len(problem.nodes))
 
@@ -91,6 +93,7 @@ class Draft:
         self.load: Floats = problem.load.copy(order="K")
         self.free, self.places = self.fitting.room()
         self.replicas = Replicas(shared.census)
+        self.domains = DomainCounts(shared.domains)
         self.moves: dict[Movable, int] = {}
         """Target rows, in the order in which the moves were put in."""
         self.left: Ints = np.zeros(len(problem.nodes), dtype=np.int64)
@@ -288,6 +291,8 @@ class Draft:
             return all(m in self.moves for m in problem.judged(problem.row_of[goal.node]))
         if isinstance(goal, Relocate):
             return self._relocates(goal)
+        if isinstance(goal, Distribute):
+            return self.domains.missing(goal) == 0
         return problem.gap(goal, self.load) <= goal.points + PRECISION
 
     def _relocates(self, goal: Relocate) -> bool:
@@ -324,6 +329,7 @@ class Draft:
         self.places[row] -= sign
         self.places[m.row] += sign
         self.replicas.shift(m, row, sign)
+        self.domains.shift(m, row, sign)
         self._moved_ties.shift(self.fitting.ties(m), sign)
         self._answer = None
         self._targets.clear()

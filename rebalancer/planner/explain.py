@@ -12,7 +12,7 @@ import numpy as np
 from common.api.migrations import Purpose
 from common.cluster.records import NodeName, PodRecord, PodUid
 from rebalancer.evictability import OPT_OUTS
-from rebalancer.goals import AtMost, Empty, Goal, Relocate, Spread, title
+from rebalancer.goals import AtMost, Distribute, Empty, Goal, NodeGoal, Relocate, Spread, title
 from rebalancer.planner.draft import Draft
 from rebalancer.planner.instance import Flags
 from rebalancer.planner.movable import Movable
@@ -89,6 +89,8 @@ class Explainer:
         rows = {self._problem.row_of[name] for name in named}
         rows |= {self._problem.row_of[g.node] for g in self._problem.relocations.values()}
         rows |= {self._highest(goal) for goal in self._unmet if isinstance(goal, Spread)}
+        uneven = [goal for goal in self._unmet if isinstance(goal, Distribute)]
+        rows |= {row for goal in uneven for row in self._full(goal)}
         return rows | {m.row for m in self._draft.moves}
 
     def _not_asked(self, row: int) -> Iterator[Refused]:
@@ -137,7 +139,7 @@ class Explainer:
         for goal in goals:
             if isinstance(goal, Spread):
                 found |= problem.inside(goal)
-            elif not isinstance(goal, Relocate):
+            elif isinstance(goal, NodeGoal):
                 found[problem.row_of[goal.node]] = True
         return found
 
@@ -189,7 +191,7 @@ class Explainer:
             return None
         if isinstance(goal, AtMost | Relocate):
             return problem.row_of[goal.node]
-        return self._highest(goal)
+        return self._fullest(goal) if isinstance(goal, Distribute) else self._highest(goal)
 
     def _highest(self, goal: Spread) -> int:
         rows = self._problem.rows(goal)
@@ -203,7 +205,7 @@ class Explainer:
             return self._why_not_empty(self._problem.row_of[goal.node])
         if isinstance(goal, Relocate):
             return self._why_not_relocated(goal)
-        return self._why_apart(goal)
+        return self._why_uneven(goal) if isinstance(goal, Distribute) else self._why_apart(goal)
 
     def _why_not_relocated(self, goal: Relocate) -> Refusal:
         m = self._problem.relocating(goal)
@@ -215,6 +217,51 @@ class Explainer:
         if why is None:
             return Reason.NO_ORDER.refusal()
         return why.with_message(f"no node is left for it: {why.message}")
+
+    def _full(self, goal: Distribute) -> list[int]:
+        """Return the nodes of the fullest domains where pods are that a goal counts."""
+        domains = self._draft.domains
+        topology = domains.domains.of_goal[goal]
+        held = np.append(domains.held(topology), -1)[topology.ids]
+        fullest = max((int(held[row]) for row in topology.at), default=0)
+        return [row for row in topology.at if held[row] == fullest]
+
+    def _fullest(self, goal: Distribute) -> int | None:
+        return next(iter(self._full(goal)), None)
+
+    def _why_uneven(self, goal: Distribute) -> Refusal:
+        """Return why pods stay uneven, with where the plan leaves them."""
+        counts = self._draft.domains
+        topology = counts.domains.of_goal[goal]
+        held = counts.held(topology)
+        if topology.short and held.sum() > held.size * topology.skew:
+            return Reason.DOMAINS_TOO_FEW.refusal(
+                domains=held.size, wanted=topology.constraint.min_domains, pods=int(held.sum())
+            )
+        most, least = int(np.argmax(held)), int(np.argmin(held))
+        text = (
+            f"{topology.names[most]} keeps {held[most]} of the pods and {topology.names[least]} "
+            f"has {held[least]}"
+        )
+        why = self._why_full(goal)
+        return why.with_message(f"{text}: {why.message}")
+
+    def _why_full(self, goal: Distribute) -> Refusal:
+        """Return what keeps the pods of the fullest domains from going to emptier ones."""
+        draft, rows = self._draft, set(self._full(goal))
+        pods = [
+            m for m in draft.domains.domains.pods_of(goal) if m.row in rows and m not in draft.moves
+        ]
+        if not pods:
+            return self._nothing_movable(min(rows))
+        dropped = next((self._dropped[m] for m in pods if m in self._dropped), None)
+        topology = draft.domains.domains.of_goal[goal]
+        for m in pods[:ASKED]:
+            better = draft.domains.gains(topology, m) > 0
+            why = self._blocked(m, better) if better.any() else None
+            if why is not None:
+                return why.with_message(f"no node is left for {m.pod.key}: {why.message}")
+        return dropped or NO_SET
 
     def _how_far(self, row: int) -> Refusal:
         """Return why a node stays above its ceiling, with the utilization that it ends at."""
@@ -291,7 +338,7 @@ class Explainer:
         why = self._stuck[m] or NO_SET
         return why.with_message(f"no node is left for {m.pod.key}: {why.message}")
 
-    def _blocked(self, m: Movable) -> Refusal | None:
+    def _blocked(self, m: Movable, among: Flags | None = None) -> Refusal | None:
         """Return what keeps a pod from every node, if something does.
 
         A node with room under its ceiling tells most: what it has against the pod is the reason.
@@ -303,13 +350,15 @@ class Explainer:
         wanted = self._problem.wanted(m)
         if wanted:
             others &= np.logical_or.reduce(wanted)
+        if among is not None:
+            others &= among
         if not others.any():
             return Reason.NO_TARGET.refusal()
         free = (self._problem.roof - draft.load - m.load) / self._problem.capacity
         roomy = others & every(free >= 0.0)
         if not roomy.any():
             return TOO_LARGE
-        if draft.targets(m).any():
+        if (draft.targets(m) & (others if among is not None else True)).any():
             return None
         suitable = others & draft.fitting.ever_possible(m)
         if suitable.any() and not (suitable & roomy).any():

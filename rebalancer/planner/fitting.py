@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from functools import wraps
 from itertools import chain
-from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 import msgspec
 import numpy as np
@@ -27,20 +27,20 @@ import numpy as np
 from common.api.objects import Effect, Taint
 from common.cluster.records import NodeName, PodRecord, PodUid
 from common.cluster.resources import NOTHING, Resources
-from common.cluster.selectors import Selector
 from common.cluster.shapes import PodShape, Spread
 from common.cluster.storage import VolumeRecord
 from common.cluster.tolerations import tolerated
 from common.fit import Arrive, Candidate, Change, Leave, Terminate, World, replacement
-from common.fit.predicates.topology_spread import constraint_selector
 from common.fit.predicates.volume_binding import VOLUME_BINDING
 from common.fit.predicates.volume_zone import VOLUME_ZONE, ZONE_LABELS
+from rebalancer.goals import Distribute
 from rebalancer.planner.instance import Flags, Ints
 from rebalancer.planner.kept_domains import KeptDomains
 from rebalancer.planner.movable import Movable
 from rebalancer.planner.moved_ties import Ties, ties_of
-from rebalancer.planner.soft_spread import counted, no_worse, skews
+from rebalancer.planner.soft_spread import no_worse, skews
 from rebalancer.strategies.preferences import Preferences
+from rebalancer.strategies.topologies import Topology, topology_of
 
 Lines = tuple[tuple[int, int], ...]
 """Requested amounts by line of the room book."""
@@ -56,19 +56,6 @@ class Unfit(Exception):
         super().__init__(f"{pod.key}: {type(cause).__name__}: {cause}")
         self.pod = pod
         self.cause = cause
-
-
-class Topology(NamedTuple):
-    """How pods are spread over the domains of a constraint."""
-
-    constraint: Spread
-    selector: Selector
-    counts: Ints
-    """By domain."""
-    domains: Flags
-    """Which of them count."""
-    ids: Ints
-    """The domain of each row."""
 
 
 _Question = Callable[Concatenate["Fitting", Movable, P], T]
@@ -307,17 +294,20 @@ class Fitting:
         return self._skews[key]
 
     @_naming_the_pod
-    def topology(self, m: Movable, changes: tuple[Change, ...]) -> list[Topology]:
+    def topologies(self, m: Movable, changes: tuple[Change, ...]) -> list[Topology]:
         """Return how the pods that a pod's spread constraints count are spread after changes."""
-        candidate, found = self.candidate(m), []
-        question = self.world.after(*changes).ask(self._unburdened(m))
-        for constraint in candidate.shape.spread:
-            facts = question.seek().facts
-            counts, domains = counted(question, constraint)
-            selector = constraint_selector(constraint, candidate.labels)
-            ids = facts.column(constraint.topology_key).ids[self._rows]
-            found.append(Topology(constraint, selector, counts, domains, ids))
-        return found
+        candidate, world = self.candidate(m), self.world.after(*changes)
+        return [topology_of(world, candidate, c, self._rows) for c in candidate.shape.spread]
+
+    def spread_of(self, candidate: Candidate, constraint: Spread) -> Topology:
+        """Return how the pods that a constraint counts are spread as the cluster is now."""
+        return topology_of(self.world, candidate, constraint, self._rows)
+
+    def topology_of(self, goal: Distribute) -> Topology:
+        """Return the same for the constraint of a goal."""
+        snapshot = self.world.snapshot
+        candidate = replacement(snapshot.pods[goal.pod], snapshot)
+        return self.spread_of(candidate, goal.constraint)
 
     @_naming_the_pod
     def welcome(self, m: Movable) -> Flags:

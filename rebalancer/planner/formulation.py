@@ -25,18 +25,22 @@ from common.fit import Leave
 from common.fit.index.ports import clash
 from rebalancer.goals import PRECISION, AtMost, Spread
 from rebalancer.planner.company import Company, Repelled
+from rebalancer.planner.constraints import constraints_decide
 from rebalancer.planner.draft import TIED_COST, Draft
-from rebalancer.planner.fitting import Topology
 from rebalancer.planner.instance import Flags
 from rebalancer.planner.movable import Movable
 from rebalancer.planner.pool_levels import guards
 from rebalancer.planner.program import Answer, LinearProblem, Program
 from rebalancer.planner.replicas import NO_ZONE, Census
+from rebalancer.strategies.evenness import Ints
+from rebalancer.strategies.topologies import Topology
 
 UNMET: Final = 1_000.0
 """What a ceiling costs that is not met, in evictions."""
 LOST: Final = 300.0
 """What a pod costs that stays where its rules are violated."""
+UNEVEN: Final = 100.0
+"""What each pod costs by which a domain holds more than a goal for its pods allows."""
 STUCK: Final = 100_000.0
 """What a pod costs that stays on a node that is to be emptied."""
 SAFE: Final = 1e-5
@@ -76,6 +80,8 @@ class Formulation:
         self._leaving: dict[int, list[int]] = defaultdict(list)
         self._of: dict[Movable, list[int]] = defaultdict(list)
         self._unmet: dict[int, int] = {}
+        self._kept: set[Topology] = set()
+        """Constraints that are rules already."""
         self._groups: dict[ControllerId | PodUid, list[Movable]] = defaultdict(list)
         for m in hood.pods:
             self._groups[m.group or m.pod.uid].append(m)
@@ -179,8 +185,8 @@ class Formulation:
         if isinstance(problem.goal_of(row), AtMost):
             return float(problem.enough[row, axis])
         most = float(problem.roof[row, axis])
-        bound = not (problem.emptied or problem.relocations)
-        if problem.worst < problem.highest_ceiling and bound:
+        free = problem.emptied or problem.relocations or problem.distributions
+        if problem.worst < problem.highest_ceiling and not free:
             most = min(most, problem.worst * float(problem.capacity[row, axis]) / 100.0)
         return most
 
@@ -220,7 +226,7 @@ class Formulation:
     def _replicas(self, pods: Sequence[Movable]) -> None:
         """Let no host and no zone hold more replicas than it may, or does."""
         counts = self._census.of(pods[0])
-        if counts is not None:
+        if counts is not None and not constraints_decide(self._problem, pods[0]):
             self._capped(pods, lambda row: row, counts.per_host)
             zones = self._census.zone
             self._capped(pods, lambda row: int(zones[row]), counts.per_zone)
@@ -328,25 +334,32 @@ class Formulation:
         return lambda row: numbers.get(labels[row], NO_ZONE)
 
     def _topology(self, pods: Sequence[Movable]) -> None:
-        """Keep to topology spread constraints, and let soft ones get no worse."""
-        for topology in self._base.fitting.topology(pods[0], self._base.changes()):
-            self._skew(pods[0].pod.namespace, topology)
+        """Keep to topology spread constraints, meet the goals, and let others get no worse."""
+        counts = self._base.domains
+        domains, bound = counts.domains, counts.domains.binding(pods[0])
+        goals = {domains.of_goal[goal] for goal in domains.goals_of(pods[0])}
+        for topology in bound:
+            self._skew(topology, counts.held(topology), goal=topology in goals)
+        known = {(topology.constraint, topology.selector) for topology in bound}
+        for topology in self._base.fitting.topologies(pods[0], self._base.changes()):
+            if (topology.constraint, topology.selector) not in known:
+                self._skew(topology, topology.held, goal=False)
 
-    def _skew(self, namespace: str, topology: Topology) -> None:
-        inside = np.flatnonzero(topology.domains).tolist()
-        others = (m for m in self._hood.pods if m.pod.namespace == namespace)
+    def _skew(self, topology: Topology, held: Ints, *, goal: bool) -> None:
+        others = (m for m in self._hood.pods if m.pod.namespace == topology.namespace)
         counted = [m for m in others if topology.selector.matches(m.pod.labels)]
         change = self._exchanged(counted, lambda row: int(topology.ids[row]))
-        if not inside or not change:
+        if topology in self._kept or not held.size or not change:
             return
-        now = topology.counts[inside]
-        most = max(topology.constraint.max_skew, int(np.ptp(now)))
+        self._kept.add(topology)
+        most = topology.skew if goal else max(topology.skew, topology.width(held))
+        escape = [(self._program.column(UNEVEN, upper=float(held.sum())), -1.0)] if goal else []
         # With fewer domains than wanted, the missing ones count as empty.
-        highest = float(now.sum()) if topology.constraint.min_domains <= len(inside) else 0.0
-        lowest = self._program.column(upper=highest)
-        for domain, count in zip(inside, now.tolist(), strict=True):
-            terms = [*change.get(domain, ()), (lowest, -1.0)]
-            self._program.row(terms, least=-float(count), most=most - float(count))
+        lowest = self._program.column(upper=0.0 if topology.short else float(held.sum()))
+        for domain, count in enumerate(held.tolist()):
+            terms: Terms = [*change.get(domain, ()), (lowest, -1.0)]
+            self._program.row(terms, least=-float(count))
+            self._program.row([*terms, *escape], most=most - float(count))
 
     def _pools(self) -> None:
         problem = self._problem

@@ -22,7 +22,7 @@ from common.cache.tables import NodeTotals
 from common.cluster.records import NodeName, PodRecord, PodUid
 from common.fit import FitIndex, World
 from common.load import LoadView
-from rebalancer.goals import Empty, Goal, Relocate, Spread
+from rebalancer.goals import Distribute, Empty, Goal, Relocate, Spread, title
 from rebalancer.planner.problem import Demand
 from rebalancer.strategies import Assessment, Assessor
 
@@ -76,6 +76,8 @@ def _subject(goal: Goal) -> tuple[str, ...]:
         return "spread", goal.pool, goal.dimension.label
     if isinstance(goal, Relocate):
         return "relocate", goal.pod
+    if isinstance(goal, Distribute):
+        return "distribute", goal.namespace, goal.name, title(goal)
     return "empty" if isinstance(goal, Empty) else "at most", goal.node
 
 

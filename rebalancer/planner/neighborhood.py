@@ -14,7 +14,8 @@ from typing import Final
 
 import numpy as np
 
-from rebalancer.goals import AtMost, Empty
+from rebalancer.goals import AtMost, Distribute, Empty
+from rebalancer.planner.distribution import givers as givers_of
 from rebalancer.planner.draft import Draft
 from rebalancer.planner.formulation import Neighborhood
 from rebalancer.planner.instance import Flags
@@ -38,8 +39,9 @@ def neighborhoods(draft: Draft) -> Iterator[Neighborhood]:
     givers = [problem.row_of[name] for name in names]
     near = [m for row in givers for m in problem.movables(row)]
     repaired = _repaired(draft)
-    near += [m for m in repaired if m.row not in givers]
-    if not (givers or repaired or problem.spreads):
+    spread = [m for goal in problem.distributions for m in givers_of(draft, goal)]
+    near = list(dict.fromkeys((*near, *repaired, *spread)))
+    if not (givers or repaired or spread or problem.spreads):
         return
     most = LEVELED if problem.spreads else COLUMNS
     if len(near) * len(rows) > most:
@@ -60,6 +62,8 @@ def _pods_at(draft: Draft, rows: Sequence[int]) -> int:
 
 
 def _of_large(draft: Draft) -> Iterator[Neighborhood]:
+    uneven = [goal for goal in draft.problem.distributions if not draft.meets(goal)]
+    yield from (_of_goal(draft, goal) for goal in uneven[:FOCI])
     for row in _unmet(draft)[:FOCI]:
         hood = _around(draft, row)
         if _room_for(draft, row, hood):
@@ -74,6 +78,18 @@ def _unmet(draft: Draft) -> list[int]:
     rows += [m.row for m in _repaired(draft) if m not in draft.moves and m.row not in rows]
     level = draft.percent().max(axis=1)
     return sorted(set(rows), key=lambda row: (not problem.empty[row], -float(level[row]), row))
+
+
+def _of_goal(draft: Draft, goal: Distribute) -> Neighborhood:
+    """Return the pods that a goal counts, and nodes of the emptiest domains."""
+    problem, pods = draft.problem, givers_of(draft, goal)
+    topology = draft.domains.domains.of_goal[goal]
+    held = np.append(draft.domains.held(topology), 0)[topology.ids]
+    order = np.lexsort((draft.percent().max(axis=1), held, topology.ids < 0))
+    best = [int(row) for row in order if problem.houses[row]]
+    used = [draft.moves[m] for m in pods if m in draft.moves]
+    rows = list(dict.fromkeys((*used, *best)))[: max(PARTNERS, COLUMNS // max(1, len(pods)))]
+    return Neighborhood(tuple(rows), _fewer(pods, len(rows)))
 
 
 def _room_for(draft: Draft, row: int, hood: Neighborhood) -> bool:

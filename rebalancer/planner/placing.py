@@ -81,6 +81,18 @@ class Placing:
                 return True
         return False
 
+    def settle(self, m: Movable, allowed: Flags) -> None:
+        """Put a pod on the best of some nodes, if possible where few replicas of it are."""
+        replicas = self.draft.replicas
+        spread = [
+            f for f in (replicas.hosts_free_of(m), replicas.zones_free_of(m)) if f is not None
+        ]
+        for mask in (np.logical_and.reduce([allowed, *spread]), allowed):
+            row = self._pick(m, mask.nonzero()[0])
+            if row is not None:
+                self.draft.put(m, row)
+                return
+
     def best(
         self,
         m: Movable,

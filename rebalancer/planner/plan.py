@@ -128,7 +128,7 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
 
     evictions: int
     proof: str
-    """`ceilings`, `spread`, `empty`, `relocate` or `none`: which certificate gave the number."""
+    """`ceilings`, `spread`, `empty`, `relocate`, `topology` or `none`: which certificate it is."""
     message: str
 
 

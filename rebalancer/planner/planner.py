@@ -19,9 +19,10 @@ import msgspec
 
 from common.cluster.records import NodeName
 from common.config import PriorityPolicy
-from rebalancer.goals import AtMost, Empty, Goal, Relocate, Spread, title
+from rebalancer.goals import AtMost, Distribute, Empty, Goal, Relocate, Spread, title
 from rebalancer.planner.assembly import Outcome, assemble
 from rebalancer.planner.bounds import lower_bound
+from rebalancer.planner.distribution_bound import with_distributions
 from rebalancer.planner.draft import Draft
 from rebalancer.planner.improvement import Improvement, Rank
 from rebalancer.planner.lookahead import demand_after
@@ -162,7 +163,9 @@ class _Planning:
         if solve is None or not self._problem.goals:
             return chosen
         rank = self._rank(chosen)
-        bound = lower_bound(self._problem.instance(), self._problem.goals).evictions
+        domains = self._search.drafts.domains
+        known = lower_bound(self._problem.instance(), self._problem.goals)
+        bound = with_distributions(known, self._problem, domains).evictions
         # What one search has tried in vain may be right beside other moves.
         before, given_up = self._search.marks, self._problem.take_back()
         search = Improvement(self._search.drafts, solve, self._rank_of)
@@ -210,7 +213,7 @@ class _Planning:
         hot = sum(isinstance(goal, AtMost) for goal in unmet)
         wide = sum(isinstance(goal, Spread) for goal in unmet) + self._spoiled(draft)
         last = sum(m in self._search.marks.last_resort for m in draft.moves)
-        lost = sum(isinstance(goal, Relocate) for goal in unmet)
+        lost = sum(isinstance(goal, Relocate | Distribute) for goal in unmet)
         return stuck, hot, wide, lost, last, len(chosen.steps)
 
     def _fair(self, chosen: Chosen) -> Chosen:

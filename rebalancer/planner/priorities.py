@@ -21,7 +21,7 @@ import numpy as np
 
 from common.cluster.records import NodeName
 from common.config import PriorityPolicy
-from rebalancer.goals import PRECISION, AtMost, Empty, Goal, Relocate, Spread
+from rebalancer.goals import PRECISION, AtMost, Empty, Goal, NodeGoal, Spread
 from rebalancer.planner.instance import Floats
 from rebalancer.planner.resources import rows_of_amounts
 
@@ -97,11 +97,11 @@ class Priorities:
         found = zip(self._problem.nodes, self.everywhere().tolist(), strict=True)
         return {name: most for name, most in found if most < inf}
 
-    def state(self, goals: Iterable[Goal]) -> dict[Goal, float]:
-        """Return p of these goals; one that names its pod has none."""
-        return {goal: self._of(goal) for goal in goals if not isinstance(goal, Relocate)}
+    def state(self, goals: Iterable[Goal]) -> dict[NodeGoal, float]:
+        """Return p of these goals; those that are about where pods run have none."""
+        return {goal: self._of(goal) for goal in goals if isinstance(goal, NodeGoal)}
 
-    def lift(self, most: Mapping[Goal, float]) -> None:
+    def lift(self, most: Mapping[NodeGoal, float]) -> None:
         """Set p of some goals."""
         self._most.update({_key(goal): value for goal, value in most.items()})
         self._problem.start_over()
@@ -114,12 +114,12 @@ class Priorities:
         place = bisect_right(self._levels, value)
         return self._levels[place] if place < len(self._levels) else inf
 
-    def _goals_at(self, row: int) -> list[Goal]:
+    def _goals_at(self, row: int) -> list[NodeGoal]:
         own = self._problem.goal_of(row)
-        found: list[Goal] = [own] if own is not None else []
+        found: list[NodeGoal] = [own] if own is not None else []
         return found + [goal for goal in self._problem.spreads if self._problem.inside(goal)[row]]
 
-    def _of(self, goal: Goal) -> float:
+    def _of(self, goal: NodeGoal) -> float:
         if not self.low_first:
             return inf
         key = _key(goal)
@@ -127,14 +127,14 @@ class Priorities:
             self._most[key] = self._first(goal)
         return self._most[key]
 
-    def _first(self, goal: Goal) -> float:
+    def _first(self, goal: NodeGoal) -> float:
         """Return the lowest priority for which the loads of the pods are enough."""
         problem = self._problem
         if isinstance(goal, Spread):
             return self._for_pool(goal)
         row = problem.row_of[goal.node]
         pods = problem.judged(row)
-        if isinstance(goal, Empty | Relocate):
+        if isinstance(goal, Empty):
             return max((m.priority for m in pods), default=inf)
         return _lowest(pods, problem.load[row] - problem.enough[row])
 
@@ -152,7 +152,7 @@ class Priorities:
         return max(found) if found else self.next_above(-inf)
 
 
-def _key(goal: Goal) -> Key:
+def _key(goal: NodeGoal) -> Key:
     return f"pool {goal.pool}" if isinstance(goal, Spread) else f"node {goal.node}"
 
 

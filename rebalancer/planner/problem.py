@@ -34,6 +34,7 @@ from rebalancer.goals import (
     PRECISION,
     AtMost,
     Ceiling,
+    Distribute,
     Empty,
     Goal,
     Relocate,
@@ -187,6 +188,8 @@ class Problem:
             if goal.per_host
         }
         """By workload, how many of its replicas a host may hold, where a goal says so."""
+        self.distributions = tuple(goal for goal in self.goals if isinstance(goal, Distribute))
+        self._distributed: dict[tuple[str, int], bool] = {}
         self.gives = ~self._flags(parts.sources_refused) | self.empty
         self.takes = ~self._flags(parts.targets_refused) & ~self.empty
         self.shelters = ~self._flags(parts.refuges_refused) & ~self.empty
@@ -261,6 +264,21 @@ class Problem:
         """Tell whether a pod has to leave its node so much that others make room for it."""
         goal = self.relocations.get(m.pod.uid)
         return goal is not None and goal.strategy is Strategy.VIOLATIONS
+
+    def distributes(self, pod: PodRecord) -> bool:
+        """Tell whether a goal asks in which domain a pod is."""
+        if not self.distributions:
+            return False
+        key = (pod.namespace, id(pod.labels))
+        if key not in self._distributed:
+            self._distributed[key] = any(
+                goal.counts(pod.namespace, pod.labels) for goal in self.distributions
+            )
+        return self._distributed[key]
+
+    def has_own_goal(self, m: Movable) -> bool:
+        """Tell whether a goal is about where this pod runs, not about what nodes use."""
+        return m.pod.uid in self.relocations or self.distributes(m.pod)
 
     def wanted(self, m: Movable) -> tuple[Flags, ...]:
         """[N] each, where a pod should go by its own goal, the best nodes first."""
@@ -421,7 +439,7 @@ class Problem:
             self.empty[row] or self.demand.cluster.rules.of_node(view.node.name).gives_for_load
         )
         for uid, pod in sorted(view.pods.items()):
-            if some and uid not in self.relocations:
+            if some and uid not in self.relocations and not self.distributes(pod):
                 continue
             refusals = judge(pod, purpose) or observed(self, pod, row)
             if refusals:
@@ -476,6 +494,8 @@ class Problem:
         if held.any():
             held &= ~self._flags(self._own_goals)
             held &= ~self._flags(goal.node for goal in self.relocations.values())
+            spread = (p.node for p in self.snapshot.pods.values() if self.distributes(p))
+            held &= ~self._flags(spread)
             for goal in self.spreads:
                 held &= ~self.inside(goal)
         return held

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nodes that must give: those to be emptied, then those above their ceiling, worst first.
 
-Pods with a goal of their own are moved before: what they take along is one eviction less for
-their nodes.
+Pods with a goal of their own are moved before, and pods are spread over the domains of their
+constraints: what they take along is one eviction less for their nodes.
 
 For a node above its ceiling the sets of pods of the smallest size that cover its excess are
 tried until one of them can be placed. If none can, room is made for one; if that fails, one
@@ -19,8 +19,9 @@ from typing import Final
 
 import numpy as np
 
-from rebalancer.goals import Relocate
+from rebalancer.goals import Distribute, Relocate
 from rebalancer.planner.constraints import worthwhile
+from rebalancer.planner.distribution import Distribution
 from rebalancer.planner.draft import Draft
 from rebalancer.planner.instance import Flags, Floats, Ints
 from rebalancer.planner.movable import Movable
@@ -67,6 +68,8 @@ class Result:
     """Rows that stay above their ceiling."""
     lost: list[Relocate] = field(default_factory=list)
     """Goals of single pods that found no place."""
+    uneven: list[Distribute] = field(default_factory=list)
+    """Constraints over whose domains pods are not spread."""
     extra: int = 0
     """Evictions beyond what the nodes have to give by themselves."""
     last_resort: set[Movable] = field(default_factory=set)
@@ -75,7 +78,8 @@ class Result:
 
     @property
     def rank(self) -> tuple[int, int, int, int]:
-        return len(self.stuck), len(self.hot), len(self.lost), len(self.draft.moves)
+        lost = len(self.lost) + len(self.uneven)
+        return len(self.stuck), len(self.hot), lost, len(self.draft.moves)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,10 +108,12 @@ class Relief:
 
     def run(self) -> Result:
         """Empty and relieve all nodes that must give, as far as they can be."""
-        steps = [self._relocate_all, self._empty_all, self._relieve_all]
+        steps = [self._relocate_all, self._empty_all, self._distribute_all, self._relieve_all]
         for step in reversed(steps) if self.policy.hot_first else steps:
             step()
         self._again()
+        domains = self.draft.domains
+        self.result.uneven = [g for g in self.problem.distributions if domains.missing(g)]
         self.result.extra = len(self.draft.moves) - self._needed
         return self.result
 
@@ -126,6 +132,11 @@ class Relief:
         placed = self.placing.relocate(m)
         self._needed += placed
         return placed
+
+    def _distribute_all(self) -> None:
+        before = len(self.draft.moves)
+        Distribution(self.placing).run()
+        self._needed += len(self.draft.moves) - before
 
     def _empty_all(self) -> None:
         rows = [self.problem.row_of[goal.node] for goal in self.problem.emptied]
@@ -158,6 +169,8 @@ class Relief:
         if self.draft.moves and self.draft.evaluations.plenty:
             self._stuck.clear()
             self.result.hot = [row for row in self.result.hot if not self._relieve(row)]
+        if self.draft.moves:
+            self._distribute_all()
 
     def _house(self, m: Movable) -> bool:
         self.placing.helping = self.problem.priorities.helping(m.row)

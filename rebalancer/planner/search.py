@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Final
 
-from rebalancer.goals import PRECISION, Goal, Spread
+from rebalancer.goals import PRECISION, Goal, NodeGoal, Spread
 from rebalancer.planner.draft import Draft, DraftFactory
 from rebalancer.planner.movable import Movable
 from rebalancer.planner.ordering import Step, settle
@@ -105,13 +105,15 @@ class Search:
         met = low.keys() - self.unmet(chosen)
         return self._lowest(chosen, {goal: low[goal] for goal in low if goal in met}, improve)
 
-    def _liftable(self, chosen: Chosen) -> dict[Goal, float]:
+    def _liftable(self, chosen: Chosen) -> dict[NodeGoal, float]:
         """Return the goals that are not met, and that pods of a higher priority might meet."""
         priorities = self._problem.priorities
         low = priorities.state(self.unmet(chosen))
         return {goal: most for goal, most in low.items() if priorities.next_above(most) < inf}
 
-    def _lowest(self, chosen: Chosen, low: dict[Goal, float], improve: Improve | None) -> Chosen:
+    def _lowest(
+        self, chosen: Chosen, low: dict[NodeGoal, float], improve: Improve | None
+    ) -> Chosen:
         """Raise the priorities of goals that can be met, one by one, until they are."""
         priorities, wanted = self._problem.priorities, self.met(chosen)
         while low and min(low.values()) < inf and self.evaluations.plenty:
@@ -144,7 +146,7 @@ class Search:
     def _searched(self) -> Result:
         best = Relief(self.drafts.draft(), POLICIES[0]).run()
         for policy in POLICIES[1:]:
-            perfect = not (best.stuck or best.hot or best.lost or best.extra)
+            perfect = not (best.stuck or best.hot or best.lost or best.uneven or best.extra)
             # If no pod could be placed at all, other preferences do not help.
             if perfect or not best.draft.moves or not self.evaluations.plenty:
                 break
@@ -188,7 +190,7 @@ class Search:
 
     def _may_stay(self, m: Movable) -> bool:
         """Tell whether no goal asks for just this pod to move."""
-        return not m.has_to_leave and m.pod.uid not in self._problem.relocations
+        return not m.has_to_leave and not self._problem.has_own_goal(m)
 
     def _is_spare(self, m: Movable, levels: Levels, wanted: Sequence[Spread]) -> bool:
         """Tell whether its node's own goal and these are met without a move."""
@@ -210,11 +212,21 @@ class Search:
             found, left_out = settle(self.drafts.draft, moves, piled_up, self.marks.swaps)
             blocked = Reason.NO_ORDER.refusal()
             dropped.update(dict.fromkeys(left_out, blocked))
-            bad = Worth(self._problem, self.marks.leveled).lacking(found)
+            steps = {step.m: step.row for chain in found for step in chain}
+            bad = Worth(self._problem, self.marks.leveled, self._evening(steps)).lacking(found)
             if not bad:
                 return Chosen(found, dropped)
             dropped.update(bad)
             moves = {s.m: s.row for chain in found for s in chain if s.m not in bad}
+
+    def _evening(self, moves: Mapping[Movable, int]) -> set[Movable]:
+        """Return the moves without which pods would be spread worse over their domains."""
+        if not self._problem.distributions:
+            return set()
+        draft = self.drafts.draft()
+        for m, row in moves.items():
+            draft.put(m, row)
+        return {m for m in moves if draft.domains.evens(m) is not None}
 
     def made(self, chosen: Chosen) -> Draft:
         """Return a draft with these moves in it, which is not to be changed."""

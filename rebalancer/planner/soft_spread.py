@@ -15,11 +15,7 @@ import numpy as np
 from common.cluster.shapes import Spread
 from common.fit import Question
 from common.fit.index.arrays import Flags, Ints
-from common.fit.predicates.topology_spread import (
-    constraint_selector,
-    counted_rows,
-    eligible_nodes,
-)
+from common.fit.predicates.topology_spread import spreading
 
 
 def no_worse(ask: Question, home: int, today: Sequence[int]) -> Flags:
@@ -38,8 +34,8 @@ def no_worse(ask: Question, home: int, today: Sequence[int]) -> Flags:
 def skews(ask: Question) -> tuple[int, ...]:
     """Return how far the domains of each soft constraint are apart."""
     ask.seek()
-    found = (counted(ask, constraint) for constraint in _soft(ask))
-    return tuple(int(np.ptp(held[domains])) if domains.any() else 0 for held, domains in found)
+    found = (spreading(ask, constraint) for constraint in _soft(ask))
+    return tuple(int(np.ptp(s.counts[s.domains])) if s.domains.any() else 0 for s in found)
 
 
 def _soft(ask: Question) -> list[Spread]:
@@ -49,7 +45,8 @@ def _soft(ask: Question) -> list[Spread]:
 def _no_worse(ask: Question, constraint: Spread, home: int, today: int) -> Flags:
     facts = ask.index.facts
     column = facts.column(constraint.topology_key)
-    counts, domains = counted(ask, constraint)
+    found = spreading(ask, constraint)
+    counts, domains = found.counts, found.domains
     if not domains.any():
         return facts.alive
     before = counts.copy()
@@ -69,17 +66,3 @@ def _gap_with_one_more(counts: Ints, domains: Flags) -> Ints:
     lowest[domains & (counts == held[0])] += int(lonely or held.size == 1)
     gaps: Ints = np.maximum(held[-1], counts + 1) - lowest
     return gaps
-
-
-def counted(ask: Question, constraint: Spread) -> tuple[Ints, Flags]:
-    """Return pods by number of the value, and which values are domains."""
-    facts = ask.index.facts
-    column = facts.column(constraint.topology_key)
-    eligible = facts.alive & eligible_nodes(facts, ask.pod.shape, constraint)
-    domains = np.zeros(column.size + 1, dtype=np.bool_)
-    domains[column.ids[eligible]] = True
-    rows, numbers = counted_rows(ask, constraint_selector(constraint, ask.pod.labels))
-    counting = eligible[rows]
-    ids = column.ids[rows[counting]]
-    held = np.bincount(ids[ids >= 0], weights=numbers[counting][ids >= 0], minlength=column.size)
-    return held.astype(np.int64), domains[: column.size]

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from rebalancer.goals import MARGIN, PRECISION, AtMost, Empty, Goal, Relocate, Spread
+from rebalancer.goals import MARGIN, PRECISION, AtMost, Distribute, Empty, Goal, Relocate, Spread
 from rebalancer.planner.draft import Draft
 from rebalancer.planner.instance import Floats
 from rebalancer.planner.movable import Movable
@@ -35,8 +35,8 @@ Grade = tuple[int, float]
 def substitutes(draft: Draft, fixed: Collection[Movable]) -> dict[Movable, Movable]:
     """Change the draft; return for each pod that goes now the one that stays in its place."""
     found: dict[Movable, Movable] = {}
-    own = draft.problem.relocations
-    free = (m for m in draft.moves if m not in fixed and m.pod.uid not in own)
+    own = draft.problem.has_own_goal
+    free = (m for m in draft.moves if m not in fixed and not own(m))
     moves = [m for m in free if not m.has_to_leave]
     payers = [m for m in moves if _candidates(draft, m)]
     if not payers:
@@ -53,11 +53,11 @@ def substitutes(draft: Draft, fixed: Collection[Movable]) -> dict[Movable, Movab
 
 
 def _candidates(draft: Draft, m: Movable) -> list[Movable]:
-    own = draft.problem.relocations
+    own = draft.problem.has_own_goal
     pods = [
         q
         for q in draft.problem.movables(m.row)
-        if q.turn < m.turn and q not in draft.moves and q.pod.uid not in own
+        if q.turn < m.turn and q not in draft.moves and not own(q)
     ]
     return sorted(pods, key=lambda q: (q.cost, abs(float(q.load[0] - m.load[0])), q.number))
 
@@ -104,7 +104,7 @@ def _no_worse(before: list[Grade], goals: Sequence[Goal], draft: Draft) -> bool:
 
 def _grade(goal: Goal, draft: Draft) -> Grade:
     """Return 2 for a goal that is met with some distance, 1 if at all, 0 with what is missing."""
-    if isinstance(goal, Empty | Relocate):
+    if isinstance(goal, Empty | Relocate | Distribute):
         return int(draft.meets(goal)), 0.0
     over, distance = _over(goal, draft)
     if over > PRECISION + TOLERANCE:

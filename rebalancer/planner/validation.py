@@ -151,6 +151,8 @@ class _Review:
         problem, goal = self._problem, self._problem.goal_of(m.row)
         if m.has_to_leave or m.pod.uid in problem.relocations:
             return True
+        if move.reason == MoveReason.TOPOLOGY_SPREAD:
+            return self._spreads(m, move)
         if move.reason in REASONS.values():
             return False
         if move.purpose is Purpose.MAINTENANCE:
@@ -163,6 +165,16 @@ class _Review:
             for spread in problem.spreads
             if move.source in spread.nodes or move.target in spread.nodes
         )
+
+    def _spreads(self, m: Movable, move: Move) -> bool:
+        """Tell whether a pod is spread better with this move."""
+        row = self._problem.row_of.get(move.target)
+        if row is None or not self._problem.distributes(m.pod):
+            return False
+        self._after.put(m, row)
+        helps = self._after.domains.evens(m) is not None
+        self._after.take_out(m)
+        return helps
 
     def _options(self, found: Mapping[Movable, Move]) -> Iterator[dict[Movable, int]]:
         """Yield targets: the planned ones, then one alternative at a time, best first."""
@@ -238,6 +250,8 @@ class _Review:
         own = self._problem.relocations
         if any(m.has_to_leave or found[m].relieves or m.pod.uid in own for m in rows):
             return None
+        if any(move.reason == MoveReason.TOPOLOGY_SPREAD for move in found.values()):
+            return None  # each is needed, or the chain would have been dropped
         before, after = touched_levels(self._problem, self._after.load, list(rows.items()))
         return not_worth_it(
             before,

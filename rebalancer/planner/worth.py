@@ -23,10 +23,16 @@ from rebalancer.refusals import Reason, Refusal
 class Worth:
     """Judges the chains of one plan."""
 
-    def __init__(self, problem: Problem, leveled: Collection[Movable]) -> None:
-        """`leveled` are the pods that move to level a pool."""
+    def __init__(
+        self,
+        problem: Problem,
+        leveled: Collection[Movable],
+        evening: Collection[Movable] = (),
+    ) -> None:
+        """`leveled` move to level a pool, without the `evening` pods would be spread worse."""
         self._problem = problem
         self._leveled = leveled
+        self._evening = evening
 
     def lacking(self, found: Sequence[Sequence[Step]]) -> dict[Movable, Refusal]:
         """Return the pods of chains that cannot be started or are not worth it, with the reason."""
@@ -60,7 +66,7 @@ class Worth:
         moves = [(step.m, step.row) for step in chain]
         before, after = touched_levels(self._problem, load, moves)
         repairs = any(self._problem.repairs(step.m) for step in chain) or all(
-            step.m.pod.uid in self._problem.relocations for step in chain
+            self._problem.has_own_goal(step.m) for step in chain
         )
         worst = max(self._problem.worst, float(before.max()))
         if not repairs and float(after.max()) > worst + 1e-6:
@@ -70,6 +76,8 @@ class Worth:
             return refusal
         own = self._problem.relocations
         if any(step.m.row in relieved or step.m.pod.uid in own for step in chain):
+            return None
+        if any(step.m in self._evening for step in chain):
             return None
         return not_worth_it(
             before,

@@ -19,7 +19,7 @@ import msgspec
 from common.cluster.records import NodeName
 from common.config import LoadSettings
 from common.load import Observations
-from rebalancer.goals import AtMost, Empty, Goal, Relocate, Spread
+from rebalancer.goals import AtMost, Distribute, Empty, Goal, PodGoal, Spread
 from rebalancer.refusals import Reason, Refusal
 from rebalancer.strategies.base import ClusterView, Judge, Participation, Refused, Strategy
 from rebalancer.strategies.consolidation import Consolidation, with_choice
@@ -32,6 +32,7 @@ from rebalancer.strategies.observations import SampleCheck, Waiting, Watch
 from rebalancer.strategies.participation import participation
 from rebalancer.strategies.preferred_nodes import PreferredNodes
 from rebalancer.strategies.resource_optimization import ResourceOptimization
+from rebalancer.strategies.topology_spread import TopologySpread
 from rebalancer.strategies.violations import Violations
 
 STRATEGIES: tuple[Strategy, ...] = (
@@ -41,6 +42,7 @@ STRATEGIES: tuple[Strategy, ...] = (
     Duplicates(),
     PreferredNodes(),
     Hygiene(),
+    TopologySpread(),
     ResourceOptimization(),
     LoadBalancing(),
 )
@@ -144,6 +146,8 @@ def _stated(cluster: ClusterView, parts: Participation) -> tuple[list[Goal], tup
 
 def _is_enabled(goal: Goal, cluster: ClusterView, parts: Participation) -> bool:
     """Tell whether the nodes of a goal have the strategy that states it."""
+    if isinstance(goal, Distribute):
+        return True  # it is stated only if one of its nodes has
     if isinstance(goal, Spread):
         rules = parts.pool_rules.get(goal.pool)
         return rules is None or goal.strategy in rules.enabled_strategies
@@ -165,7 +169,7 @@ def _resting(cluster: ClusterView, strategies: Sequence[str]) -> Iterable[str]:
 
 
 def _verdict(goal: Goal, judge: SampleCheck | None) -> Goal | Waiting:
-    if judge is None or isinstance(goal, Empty | Relocate):
+    if judge is None or isinstance(goal, Empty | PodGoal):
         return goal
     return judge.at_most(goal) if isinstance(goal, AtMost) else judge.spread(goal)
 

@@ -7,7 +7,7 @@ and eligible by the constraint's policies, is in it; the emptiest of them sets t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -82,12 +82,32 @@ def eligible_nodes(facts: NodeFacts, shape: PodShape, constraint: Spread) -> Fla
 
 def spreadings(ask: Question) -> tuple[Spreading, ...]:
     """Work out how the pods that the pod's hard constraints count are spread."""
-    shape, facts = ask.pod.shape, ask.index.facts
-    hard = [constraint for constraint in shape.spread if constraint.hard]
-    labelled = facts.alive
-    for constraint in hard:
-        labelled = labelled & facts.column(constraint.topology_key).present()
+    hard = [constraint for constraint in ask.pod.shape.spread if constraint.hard]
+    labelled = _labelled(ask.index.facts, hard)
     return tuple(_spreading(ask, constraint, labelled) for constraint in hard)
+
+
+def spreading(ask: Question, constraint: Spread) -> Spreading:
+    """Work out the same for one constraint, hard or soft, of the pod or by default.
+
+    Nodes count that have the keys of all constraints of the pod that are as hard. Soft ones know
+    only domains with a node that could take the pod (initPreScoreState in scoring.go).
+    """
+    shape, facts = ask.pod.shape, ask.seek().facts
+    peers = [each for each in shape.spread if each.hard == constraint.hard]
+    labelled = _labelled(facts, peers if constraint in peers else [constraint])
+    if constraint.hard:
+        return _spreading(ask, constraint, labelled)
+    chosen = selected(shape, facts)
+    usable = labelled & facts.tolerable(shape.tolerations) & facts.open_to(shape.tolerations)
+    return _spreading(ask, constraint, labelled, usable if chosen is None else usable & chosen)
+
+
+def _labelled(facts: NodeFacts, constraints: Iterable[Spread]) -> Flags:
+    found = facts.alive
+    for constraint in constraints:
+        found = found & facts.column(constraint.topology_key).present()
+    return found
 
 
 def counted_rows(ask: Question, selector: Selector) -> tuple[Ints, Ints]:
@@ -124,13 +144,15 @@ def allow(ask: Question) -> Flags | None:
     return allowed
 
 
-def _spreading(ask: Question, constraint: Spread, labelled: Flags) -> Spreading:
+def _spreading(
+    ask: Question, constraint: Spread, labelled: Flags, usable: Flags | None = None
+) -> Spreading:
     facts = ask.index.facts
     column = facts.column(constraint.topology_key)
     selector = constraint_selector(constraint, ask.pod.labels)
     eligible = labelled & eligible_nodes(facts, ask.pod.shape, constraint)
     domains = np.zeros(column.size, dtype=np.bool_)
-    domains[column.ids[eligible]] = True
+    domains[column.ids[eligible if usable is None else eligible & usable]] = True
     rows, numbers = counted_rows(ask, selector)
     counting = eligible[rows]
     counts = np.bincount(

@@ -141,3 +141,37 @@ async def test_a_pod_that_restarts_too_often_goes_to_another_node(tmp_path: Path
             "its containers were restarted 20 times (limit 20) (hygiene.tooManyRestarts[0])"
         )
         assert spec["target"] != node
+
+
+async def test_a_zone_that_is_open_again_gets_its_share_of_the_pods(tmp_path: Path) -> None:
+    each = {
+        "maxSkew": 1,
+        "topologyKey": "topology.kubernetes.io/zone",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "nodeTaintsPolicy": "Honor",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }
+    web = build.deployment("web", 6, spec={"topologySpreadConstraints": [each]})
+    async with cluster_of(3, definition()) as cluster:
+        taint = {"key": "zone", "value": "down", "effect": "NoSchedule"}
+        cluster.store.patch(NODES, "node-2", {"spec": {"taints": [taint]}})
+        cluster.create([web])
+        await until(cluster, lambda: len(ready(cluster, "web")) == 6, "all pods run")
+        config: Json = {"enabledStrategies": ["TopologySpread"], "reschedulingInterval": "100ms"}
+        async with rebalancing(cluster, tmp_path, **config) as one:
+            await eventually(lambda: one.total("cycles_total", result="done") > 2)
+            assert migrations(cluster) == []
+            cluster.store.patch(NODES, "node-2", {"spec": {"taints": None}})
+            # No extender is there to be asked, so the second one waits for the first.
+            [made] = await eventually(lambda: migrations(cluster), "a pod is moved")
+            await eventually(lambda: one.total("cycles_total", result="done") > 6)
+            assert migrations(cluster) == [made]
+        spec: Json = made["spec"]
+        assert (spec["target"], spec["strategy"], spec["reason"]) == (
+            "node-2",
+            "TopologySpread",
+            "TopologySpread",
+        )
+        assert spec["message"].endswith(
+            "and 0 in c, and its DoNotSchedule constraint allows a difference of 1"
+        )

@@ -73,6 +73,7 @@ def _met(instance: Instance, goal: Goal, level: Floats, left: set[int]) -> bool:
         return all(found[_axis(d)] <= highest[d] + SLACK for d in goal.broken)
     if isinstance(goal, Relocate):
         return instance.pods.index(goal.pod) in left
+    assert isinstance(goal, Spread), "an instance knows no constraints of pods"
     return _together(instance, goal, level)
 
 

@@ -23,7 +23,7 @@ from common.load import Load, LoadView, NodeLoad
 from common.load.estimates import Estimator
 from common.load.view import Judgement
 from common.usage.source import NodePressure
-from rebalancer.goals import AtMost, Dimension, Goal, Spread
+from rebalancer.goals import AtMost, Dimension, Distribute, Goal, Spread
 from rebalancer.strategies import ClusterView, PendingTimes
 from simulator import build
 from simulator.build import Manifest
@@ -159,6 +159,8 @@ def _told(goal: Goal) -> str:
         pool = f" in {goal.pool}" if goal.pool else ""
         ends = "" if goal.fill_low else " high end only"
         return f"Spread {_word(goal.dimension)} {' '.join(goal.nodes)}{pool}{ends}"
+    if isinstance(goal, Distribute):
+        return f"Distribute {goal.name} {goal.constraint.topology_key}"
     return f"Empty {goal.node}"
 
 

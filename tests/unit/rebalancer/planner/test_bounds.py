@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bench.problems import Shape, draw
 from common.cluster.records import NodeName
 from common.config import Strategy
-from rebalancer.goals import BALANCED, AtMost, Ceiling, Dimension, Empty, Goal, Spread
+from rebalancer.goals import BALANCED, AtMost, Ceiling, Dimension, Distribute, Empty, Goal, Spread
 from rebalancer.planner.bounds import lower_bound
 from rebalancer.planner.instance import Instance
 from tests.support.oracles.planner_search import fewest_evictions
@@ -254,7 +254,7 @@ def test_nothing_is_claimed_about_pods_that_are_not_listed(
     problem: tuple[Instance, list[Goal]], rows: set[int]
 ) -> None:
     instance, goals = problem
-    named = {g.node for g in goals if not isinstance(g, Spread)}
+    named = {g.node for g in goals if not isinstance(g, Spread | Distribute)}
     listed = rows | {row for row, name in enumerate(instance.nodes) if name in named}
     fewest = fewest_evictions(instance, goals)
     if fewest is not None:

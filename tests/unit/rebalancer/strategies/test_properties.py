@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from common.cluster.records import NodeName
 from common.config import FOR_LOAD
-from rebalancer.goals import Goal, Spread
+from rebalancer.goals import Distribute, Goal, Spread
 from rebalancer.strategies import Assessment, Assessor
 from tests.support.worlds.strategies import NOW_S, Scene, evictable
 
@@ -86,6 +86,8 @@ def assess(cluster: Cluster, config: dict[str, Any], *, looks: int = 0) -> Asses
 
 
 def nodes_of(goal: Goal) -> set[NodeName]:
+    if isinstance(goal, Distribute):
+        return set()
     return set(goal.nodes) if isinstance(goal, Spread) else {goal.node}
 
 
