@@ -162,10 +162,12 @@ async def test_a_zone_that_is_open_again_gets_its_share_of_the_pods(tmp_path: Pa
             await eventually(lambda: one.total("cycles_total", result="done") > 2)
             assert migrations(cluster) == []
             cluster.store.patch(NODES, "node-2", {"spec": {"taints": None}})
-            # No extender is there to be asked, so the second one waits for the first.
-            [made] = await eventually(lambda: migrations(cluster), "a pod is moved")
+            await eventually(lambda: migrations(cluster), "pods are moved")
             await eventually(lambda: one.total("cycles_total", result="done") > 6)
-            assert migrations(cluster) == [made]
+            # Two are missing in the zone, one from each of the others.
+            made, *_ = found = migrations(cluster)
+            sources = [each["spec"]["source"] for each in found]
+            assert len(sources) == len(set(sources)) <= 2
         spec: Json = made["spec"]
         assert (spec["target"], spec["strategy"], spec["reason"]) == (
             "node-2",

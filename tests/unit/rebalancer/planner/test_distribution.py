@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bench.topology import FAMILIES, Judge, drawn_for, replayed
 from rebalancer.planner import make_plan
-from rebalancer.solver import SolverProcess
+from rebalancer.solver import solve
 from tests.support.worlds.topology import moves_of, world_of_drawn
 
 ONE = ("zones", "hosts", "policies")
@@ -34,19 +34,12 @@ def test_one_constraint_takes_the_fewest_moves_that_are_proven(family: str, seed
     assert world.after(plan).plan().moves == ()
 
 
-@pytest.fixture(scope="module")
-def solver() -> SolverProcess:
-    return SolverProcess()
-
-
 @pytest.mark.parametrize("family", SEVERAL)
-def test_several_constraints_take_hardly_more_than_the_fewest(
-    family: str, solver: SolverProcess
-) -> None:
+def test_several_constraints_take_hardly_more_than_the_fewest(family: str) -> None:
     taken = fewest = 0
     for seed in range(1, 4):
         drawn = drawn_for(family, seed)
-        plan = make_plan(replace(world_of_drawn(drawn).demand(), solve=solver))
+        plan = make_plan(replace(world_of_drawn(drawn).demand(), solve=solve))
         broken, left = replayed(drawn, moves_of(plan))
         assert broken == []
         best = Judge(drawn).fewest()
