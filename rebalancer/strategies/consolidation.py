@@ -8,15 +8,19 @@ do not; a marked node is given up only if it can no longer be emptied.
 
 While pods wait for nodes, or a node is above its ceiling, no further node is emptied; if the
 others have no room for what is above, a node that was emptied is given back.
+Nor is a further one chosen before the moves of the last choice have ended: what their pods will
+use is an estimate until then, and with estimates that are too low more nodes seem to be spare,
+those among them to which these pods are going.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final
 
+from common.cluster.migrations import MigrationRecord
 from common.cluster.records import NodeName, PodRecord
 from common.config import Strategy as StrategyName
 from rebalancer.goals import BALANCED, Ceiling, Empty, Goal
@@ -148,10 +152,11 @@ class _Decision:
                 self.released[name] = f"{found[0].key} stays: {found[1].message}"
         return frozenset(waiting), nodes
 
-    def _others(self, marked: Collection[NodeName]) -> list[Surveyed]:
+    def _others(self, marked: Set[NodeName]) -> list[Surveyed]:
         """Return further nodes that could be emptied, those with the fewest pods first."""
         views = self.cluster.snapshot.nodes
-        names = [n for n in views if n not in marked and is_on(self.cluster, n)]
+        taken = marked | {move.target for move in self._moves()}
+        names = [n for n in views if n not in taken and is_on(self.cluster, n)]
         free = [n for n in names if refusal(self.cluster, self.parts, views[n]) is None]
         nodes: list[Surveyed] = []
         for name in sorted(free, key=lambda n: (len(views[n].pods), n)):
@@ -185,8 +190,13 @@ class _Decision:
         """Return why no further node is emptied."""
         if self.parts.pending:
             return f"pod {self.parts.pending} is waiting for a node"
+        if any(move.strategy == StrategyName.CONSOLIDATION for move in self._moves()):
+            return "its last moves have not ended yet"
         hot = sorted(self._hot())
         return f"{_listed(hot)} {'is' if len(hot) == 1 else 'are'} above the ceiling" if hot else ""
+
+    def _moves(self) -> Iterator[MigrationRecord]:
+        yield from (m for m in self.cluster.snapshot.migrations.values() if m.open)
 
     def _hot(self) -> Iterator[NodeName]:
         for name, load in self.cluster.load.nodes.items():

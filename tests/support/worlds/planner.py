@@ -225,11 +225,11 @@ class PlannerWorld:
             world.gang(name, minimum)
         return world
 
-    def moving(self, name: str, target: str) -> None:
+    def moving(self, name: str, target: str, **given: Any) -> None:
         """Let a pod be on its way to another node, not evicted yet."""
         pod = next(p for p in self.state.snapshot().pods.values() if p.name == name)
         reference = PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid)
-        spec = spec_of(pod=reference, source=pod.node, target=target)
+        spec = spec_of(pod=reference, source=pod.node, target=target, **given)
         self.state.migrations.upsert(migration(spec))
 
     def gang(self, name: str, minimum: int) -> None:

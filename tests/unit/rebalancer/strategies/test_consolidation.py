@@ -200,6 +200,25 @@ def test_a_marked_node_is_emptied_further_although_another_were_better() -> None
     assert len(plan.moves) == 3
 
 
+def test_no_further_node_is_chosen_before_the_last_moves_have_ended() -> None:
+    world = cluster(nodes=5, annotations={CONSOLIDATION_SINCE: SINCE})
+    assert len(world.plan().kept_empty) == 3
+    world.moving("p4-0", "n0", strategy="Consolidation")
+    plan = world.plan()
+    assert plan.kept_empty == ("n4",)
+    assert {move.source for move in plan.moves} == {"n4"}
+    assert "Consolidation empties no further node: its last moves have not ended yet." in plan.notes
+
+
+def test_a_node_to_which_a_pod_is_on_its_way_is_not_emptied() -> None:
+    world = cluster(nodes=5)
+    chosen = world.plan().kept_empty
+    world.moving(f"p{chosen[0][1:]}-0", chosen[1], strategy="LoadBalancing")
+    kept = world.plan().kept_empty
+    assert chosen[1] not in kept
+    assert len(kept) > 0
+
+
 def test_an_empty_marked_node_stays_marked_and_takes_nothing() -> None:
     config = {"enabledStrategies": ["Consolidation", "LoadBalancing"], "fillLowNodes": "always"}
     world = PlannerWorld(config=config)
