@@ -138,8 +138,11 @@ class Server:
 
     async def _emit(self, request: web.Request) -> web.Response:
         for chunk in self._events(int(request.match_info["count"])):
-            for watch in self._watches:
-                await watch.write(chunk)
+            for watch in list(self._watches):
+                try:
+                    await watch.write(chunk)
+                except ConnectionResetError:  # the client has begun another one
+                    self._watches.remove(watch)
         return web.json_response({"version": self._version})
 
     def _events(self, count: int) -> Iterator[bytes]:

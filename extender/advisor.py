@@ -31,6 +31,7 @@ from extender.neutral import NeutralAnswers, all_candidates, equal_scores, keep_
 from extender.node_event_wait import NodeEventWait
 from extender.protocol import FilterResult, RequestPod, Scores, Victims
 from extender.scoring import BEST, Board, Demand, Overlay, likeliest
+from extender.scoring.name_index import parted
 from extender.shortlist import Shortlists
 
 _NO_LOAD: Final = PodLoad(0.0, 0.0, Basis.SPEC)
@@ -68,7 +69,7 @@ class Advisor:
         self._assumed = AssumedPlacements(metrics, self._on_charge)
         self._node_events = NodeEventWait(clock, metrics)
         self._neutral = NeutralAnswers(metrics, clock)
-        self._shortlists = Shortlists(state, config, metrics)
+        self._shortlists = Shortlists(state, config, metrics, clock)
         self._maintenance = {
             name
             for name in state.nodes.records
@@ -246,12 +247,11 @@ class Advisor:
         self, pod: RequestPod, names: Sequence[str], guidance: Guidance | None
     ) -> Set[str]:
         """Return the nodes that shall get no pods, unless the pod would overload all others."""
-        kept = self._kept_empty.intersection(names)
-        others = [name for name in names if name not in kept] if kept else []
-        if not others:
+        others, kept = parted(names, self._kept_empty)
+        if not others or not kept:
             return frozenset()
         hot = self._all_overloaded(others, self._demand(pod, guidance))
-        return frozenset() if hot else kept
+        return frozenset() if hot else self._kept_empty
 
     def _all_overloaded(self, names: Sequence[str], demand: Demand) -> bool:
         overlay = self._overlay

@@ -37,6 +37,7 @@ KnownIndex = Callable[[], NameIndex | None]
 T = TypeVar("T")
 
 _NULL: Final = b"null"
+_GATED: Final = "SchedulingGated"
 _MAX_LISTS: Final = 4
 _MAX_LIST_BYTES: Final = 1 << 20
 
@@ -70,6 +71,7 @@ class _PodMeta(Wire):
 class _Condition(Wire):
     type: str = ""
     status: str = ""
+    reason: str = ""
 
 
 class _PodStatus(Wire):
@@ -78,8 +80,15 @@ class _PodStatus(Wire):
 
     @property
     def tried(self) -> bool:
-        """Whether a scheduler reports that it did not place the pod."""
-        return any(c.type == "PodScheduled" and c.status == "False" for c in self.conditions or ())
+        """Whether a scheduler reports that it did not place the pod.
+
+        The API server reports the same of a pod with scheduling gates, and leaves that when they
+        are gone (`applySchedulingGatedCondition` in pkg/registry/core/pod/strategy.go).
+        """
+        return any(
+            c.type == "PodScheduled" and c.status == "False" and c.reason != _GATED
+            for c in self.conditions or ()
+        )
 
 
 class _PodHead(Wire):
@@ -163,17 +172,22 @@ class NameLists:
         self._index = index
         self._known: deque[tuple[bytes, Sequence[str]]] = deque(maxlen=_MAX_LISTS)
 
-    def read(self, data: bytes) -> Sequence[str]:
-        """Return the names in a JSON array; the list is shared and must not be changed."""
+    def read(self, data: bytes) -> tuple[Sequence[str], bytes]:
+        """Return the names in a JSON array, and the array without its nulls.
+
+        The list is shared and must not be changed.
+        """
         for place, (known, names) in enumerate(self._known):
             if known == data:
                 self._known.rotate(-place)  # the one that was not needed for longest is dropped
-                return names
+                return names, data
         index = self._index()
-        found = None if index is None else index.find(data)
-        read = _decoded(_NAMES, data, "NodeNames") if found is None else found
+        read: Sequence[str] | None = None if index is None else index.find(data)
+        if read is None:
+            data = _without_nulls(data)
+            read = _decoded(_NAMES, data, "NodeNames")
         self.remember(data, read)
-        return read
+        return read, data
 
     def remember(self, data: bytes, names: Sequence[str]) -> None:
         """Cache a list that is expected soon."""
@@ -232,8 +246,7 @@ def read_request(body: bytes, lists: NameLists) -> ExtenderRequest:
     pod, nodes, names = _args(body)
     _need_pod(pod)
     if names != _NULL:
-        names = _without_nulls(names)
-        return ExtenderRequest(pod, lists.read(names), names, None)
+        return ExtenderRequest(pod, *lists.read(names), None)
     if _is_null(nodes):
         raise BadRequest(Reason.NO_NODES, "NodeNames or Nodes must be set")
     _need_utf8(body)

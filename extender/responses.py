@@ -35,7 +35,7 @@ def filter_response(request: ExtenderRequest, result: FilterResult, lists: NameL
         return b'{"NodeNames":%b,"FailedNodes":{},"FailedAndUnresolvableNodes":{},"Error":""}' % (
             request.names_json
         )
-    names = _ENCODER.encode(result.keep)
+    names = _ENCODER.encode(list(result.keep))
     lists.remember(names, result.keep)
     return b'{"NodeNames":%b,"FailedNodes":{},"FailedAndUnresolvableNodes":%b,"Error":""}' % (
         names,

@@ -30,6 +30,7 @@ from common.cluster.resources import Resources
 from common.load import Load
 from extender.intents import Guidance
 from extender.protocol import FilterResult
+from extender.scoring.name_index import parted
 
 UNDER_MAINTENANCE: Final = "node under maintenance"
 PLANNED_ELSEWHERE: Final = "pod planned for another node"
@@ -41,11 +42,8 @@ KEPT_EMPTY: Final = "node kept empty for an autoscaler"
 
 def reject(found: FilterResult, rejected: Set[str], reason: str) -> FilterResult:
     """Reject these nodes, even if none remains."""
-    if rejected.isdisjoint(found.keep):
-        return found
-    keep = [name for name in found.keep if name not in rejected]
-    failed = {name: reason for name in found.keep if name in rejected}
-    return FilterResult(keep, {**found.failed, **failed})
+    keep, out = parted(found.keep, rejected)
+    return FilterResult(keep, {**found.failed, **dict.fromkeys(out, reason)}) if out else found
 
 
 def avoid(found: FilterResult, unwanted: Set[str], reason: str) -> FilterResult:

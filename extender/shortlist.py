@@ -20,6 +20,7 @@ from zlib import crc32
 import numpy as np
 
 from common.cache.state import ClusterState
+from common.clock import Clock
 from common.cluster.records import NodeRecord, PodRecord, PodUid
 from common.config import ExtenderConfiguration
 from common.metrics import Metrics
@@ -28,6 +29,7 @@ from extender.first_calls import FirstCalls
 from extender.protocol import RequestPod
 from extender.scoring import Board, Demand, Overlay, Size
 from extender.scoring.board import Rows
+from extender.scoring.name_index import at
 from extender.siblings import Rejected, Siblings
 
 _LEAST: Final = 50
@@ -78,7 +80,7 @@ def tried_before(call: Call) -> bool:
 
 
 def sibling_rejected(call: Call) -> bool:
-    """A kubelet did not admit the pod that this one replaces."""
+    """A kubelet has lately not admitted a pod of the same controller."""
     return call.rejected.concern(call.pod.record)
 
 
@@ -135,13 +137,15 @@ ALL_NODES: Final[tuple[Callable[[Call], bool], ...]] = (
 class Shortlists:
     """Makes shortlists, and knows which pods got one."""
 
-    def __init__(self, state: ClusterState, config: ExtenderConfiguration, metrics: Metrics):
+    def __init__(
+        self, state: ClusterState, config: ExtenderConfiguration, metrics: Metrics, clock: Clock
+    ) -> None:
         self._config = config
         self._calls = FirstCalls()
         self._terms = preferences.OthersTerms()
         self._images = preferences.Images()
         self._siblings = Siblings(state.pods)
-        self._rejected = Rejected()
+        self._rejected = Rejected(clock)
         total = metrics.counter(
             "shortlists_total",
             "Filter answers with several nodes, by whether a shortlist was given or why not.",
@@ -219,7 +223,7 @@ class Shortlists:
             return names
         self._calls.shortened(pod.uid, found.middle)
         self._given.inc()
-        return [names[i] for i in np.flatnonzero(found.keep).tolist()]
+        return at(names, np.flatnonzero(found.keep))
 
     def _size(self, nodes: int) -> Size | None:
         wanted = self._config.shortlist

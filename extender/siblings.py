@@ -7,38 +7,30 @@ last are kept, as one array over the rows of the board; memory is bounded by the
 that terminate do not count, as in `countPodsMatchSelector` of
 pkg/scheduler/framework/plugins/podtopologyspread/common.go.
 
-`Rejected` knows the controllers of which a kubelet has rejected a pod. The controller makes
-another pod, which kube-scheduler takes for a new one.
+`Rejected` knows the controllers of which a kubelet has lately rejected a pod. The controller
+makes another pod, which kube-scheduler takes for a new one.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
+from math import inf
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from common.cache.tables import PodTable
+from common.clock import Clock
 from common.cluster.records import ControllerId, PodRecord
 
 Counts = npt.NDArray[np.intp]
 
 MAX_CONTROLLERS: Final = 64
-REASONS: Final = frozenset(
-    {
-        "NodeAffinity",
-        "NodeName",
-        "NodePorts",
-        "TaintToleration",
-        "TopologyAffinityError",
-        "SMTAlignmentError",
-        "UnexpectedAdmissionError",
-    }
-)
-"""With which a kubelet does not admit a pod (pkg/kubelet/lifecycle/predicate.go and
-pkg/kubelet/cm), beside those that begin with `OutOf`."""
+MAX_REJECTED: Final = 1_000
+REMEMBER_S: Final = 600.0
+"""How long after a rejection the pods of its controller get all nodes."""
 
 
 class Siblings:
@@ -98,31 +90,38 @@ def _counts(pod: PodRecord) -> bool:
 
 
 class Rejected:
-    """The controllers that have a pod which its kubelet did not admit."""
+    """The controllers of which a pod was lately not admitted by its kubelet.
 
-    def __init__(self) -> None:
-        self._pods: dict[ControllerId, int] = {}
+    Finished pods are not read, so a rejected pod is one that leaves the watch although it is
+    not being deleted, before its kubelet has reported a container (`rejectPod` in
+    pkg/kubelet/kubelet.go reports none). A pod that is deleted by force at that moment looks
+    the same; then some pods get all nodes that would not need them.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._until_s: dict[ControllerId, float] = {}  # oldest first
 
     def concern(self, pod: PodRecord) -> bool:
-        """Return whether a sibling of this pod was rejected, and still exists."""
-        return bool(self._pods) and pod.controller_id in self._pods
+        """Return whether a sibling of this pod was rejected lately."""
+        controller = pod.controller_id
+        if controller is None or not self._until_s:
+            return False
+        return self._clock.monotonic() < self._until_s.get(controller, -inf)
 
     def on_pod(self, old: PodRecord | None, new: PodRecord | None) -> None:
         """Process a pod event."""
-        for pod, change in ((new, +1), (old, -1)):
-            controller = pod.controller_id if pod is not None and _is_rejected(pod) else None
-            if controller is not None:
-                self._change(controller, change)
-
-    def _change(self, controller: ControllerId, change: int) -> None:
-        left = self._pods.get(controller, 0) + change
-        if left > 0:
-            self._pods[controller] = left
-        else:
-            self._pods.pop(controller, None)
+        if new is not None or old is None or not _is_new(old):
+            return
+        controller = old.controller_id
+        if controller is not None:
+            self._until_s.pop(controller, None)
+            self._until_s[controller] = self._clock.monotonic() + REMEMBER_S
+            if len(self._until_s) > MAX_REJECTED:
+                del self._until_s[next(iter(self._until_s))]
 
 
-def _is_rejected(pod: PodRecord) -> bool:
-    if pod.phase != "Failed" or not pod.node:
-        return False
-    return pod.end_reason in REASONS or pod.end_reason.startswith("OutOf")
+def _is_new(pod: PodRecord) -> bool:
+    """Return whether a pod is on a node whose kubelet has said nothing about it."""
+    waits = pod.phase == "Pending" and pod.running_containers is None
+    return bool(pod.node) and waits and not pod.terminating

@@ -83,5 +83,5 @@ def coolest(strain: Figures, zones: Codes, wanted: int) -> Codes:
 
 def untied(strain: Figures, rows: Codes, turn: int) -> Figures:
     """Return the strain with equal figures told apart, differently at every turn."""
-    found: Figures = strain + _TIE[(rows + turn) % _TIE.size]
+    found: Figures = strain + _TIE.take(rows + turn % _TIE.size, mode="wrap")
     return found

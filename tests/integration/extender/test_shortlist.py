@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from extender.rules import OVERLOADED, ROOM_RESERVED, UNDER_MAINTENANCE
+from extender.siblings import REMEMBER_S
 from tests.support.stands.shortlist import (
     ZONES,
     Json,
@@ -424,6 +425,15 @@ async def test_a_pod_that_another_replica_has_tried_gets_all_nodes(reason: str) 
         assert scheduler.count("tried_before") == 1
 
 
+async def test_a_pod_whose_gates_are_gone_was_not_tried() -> None:
+    world = ShortlistWorld()
+    pod = new_pod(status=not_scheduled("SchedulingGated"))
+    async with asking(world) as scheduler:
+        assert len(await scheduler.filter(pod, world.names)) == SIZE
+        assert await scheduler.preempt(pod, ["n001"]) == []
+        assert await scheduler.filter(pod, world.names) == world.names
+
+
 async def test_the_condition_in_the_watch_counts_too() -> None:
     world = ShortlistWorld()
     world.place("new", "", status=not_scheduled())
@@ -431,27 +441,34 @@ async def test_the_condition_in_the_watch_counts_too() -> None:
         assert await scheduler.filter(new_pod(), world.names) == world.names
 
 
+PENDING = {"phase": "Pending"}
+STARTED = {"containerStatuses": [{"name": "app", "state": {"waiting": {}}}]}
+
+
 @pytest.mark.parametrize(
-    ("phase", "reason", "result"),
+    ("node", "more", "result"),
     [
-        ("Failed", "OutOfcpu", "sibling_rejected"),
-        ("Failed", "UnexpectedAdmissionError", "sibling_rejected"),
-        ("Failed", "Evicted", "given"),
-        ("Running", "", "given"),
+        ("n000", {"status": PENDING}, "sibling_rejected"),
+        ("n000", {"status": {**PENDING, **STARTED}}, "given"),
+        ("n000", {"status": PENDING, "deleted": True}, "given"),
+        ("n000", {}, "given"),
+        ("", {}, "given"),
     ],
+    ids=["rejected", "admitted", "deleted", "running", "without a node"],
 )
 async def test_after_a_kubelet_has_rejected_a_pod_the_next_one_gets_all_nodes(
-    phase: str, reason: str, result: str
+    node: str, more: Json, result: str
 ) -> None:
+    """Finished pods are not watched: one that is rejected leaves the watch as it was bound."""
     world = ShortlistWorld()
     async with asking(world) as scheduler:
-        assert len(await scheduler.filter(new_pod("web-0", owner="web"), world.names)) == SIZE
-        world.place("web-0", "n000", owner="web", status={"phase": phase, "reason": reason})
-        given = scheduler.count(result)
-        await scheduler.filter(new_pod("web-1", owner="web"), world.names)
-        assert scheduler.count(result) == given + 1
-        assert len(await scheduler.filter(new_pod("api-0", owner="api"), world.names)) == SIZE
+        world.place("web-0", node, owner="web", **more)
         world.state.pods.forget("default/web-0")
+        await scheduler.filter(new_pod("web-1", owner="web"), world.names)
+        assert scheduler.count(result) == 1
+        assert len(await scheduler.filter(new_pod("api-0", owner="api"), world.names)) == SIZE
+        await world.clock.advance(REMEMBER_S)
+        world.measure()
         assert len(await scheduler.filter(new_pod("web-2", owner="web"), world.names)) == SIZE
 
 

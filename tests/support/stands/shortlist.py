@@ -41,12 +41,24 @@ class ShortlistWorld(AdvisorWorld):
         self.measure()
 
     def place(
-        self, name: str, node: str, *, owner: str = "", status: Json | None = None, **more: Any
+        self,
+        name: str,
+        node: str,
+        *,
+        owner: str = "",
+        status: Json | None = None,
+        deleted: bool = False,
+        **more: Any,
     ) -> None:
         """Put a pod on a node, as the watch shows it; an empty name is no node."""
         made = build.pod(name, node=node, **more)
-        owners = [controller(owner)] if owner else []
-        wire = wire_pod(made, uid=uid_of(name), ownerReferences=owners, status=status)
+        wire = wire_pod(
+            made,
+            uid=uid_of(name),
+            ownerReferences=[controller(owner)] if owner else [],
+            deletionTimestamp=CREATED if deleted else None,
+            status=status,
+        )
         self.state.pods.upsert(wire)
 
 

@@ -11,7 +11,7 @@ from common.cluster.records import PodRecord, PodUid
 from extender import first_calls, preferences, siblings
 from extender.first_calls import FirstCalls
 from extender.preferences import Images, OthersTerms
-from extender.siblings import Siblings
+from extender.siblings import Rejected, Siblings
 from simulator import build
 from tests.support.stands.shortlist import ShortlistWorld
 from tests.support.worlds.advisor import AdvisorWorld
@@ -185,3 +185,15 @@ def test_images_matter_where_the_plugin_gives_points(sizes: list[int], matter: b
 def _counts(counter: Siblings, pod: PodRecord, index: dict[str, int]) -> list[int]:
     found: Any = counter.of(pod, index)
     return [int(count) for count in found]
+
+
+def test_the_number_of_remembered_rejections_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(siblings, "MAX_REJECTED", 3)
+    world = ShortlistWorld(1)
+    rejected = Rejected(world.clock)
+    pods = []
+    for number in range(5):
+        world.place(f"p{number}", "n000", owner=f"web-{number}", status={"phase": "Pending"})
+        pods.append(record(world, f"p{number}"))
+        rejected.on_pod(pods[-1], None)
+    assert [rejected.concern(pod) for pod in pods] == [False, False, True, True, True]

@@ -41,12 +41,12 @@ def test_numbered_names_are_recognized(count: int) -> None:
     assert (set(NUMBERED) - set(names) == set()) or (set(NUMBERED) - set(names)).pop() not in found
 
 
-def test_names_of_one_width_among_others_are_recognized() -> None:
+def test_names_of_several_widths_are_recognized() -> None:
     index = NameIndex([*MIXED, *NUMBERED])
     same = [name for name in MIXED if len(name) == len(MIXED[-1])]
 
-    assert index.find(listed(MIXED)) is None
-    for names in (NUMBERED, same):
+    assert len(set(map(len, MIXED))) > 2
+    for names in (NUMBERED, same, shuffled(MIXED), shuffled([*MIXED, *NUMBERED])):
         found = index.find(listed(names))
         assert found is not None
         assert list(found) == names
@@ -54,14 +54,36 @@ def test_names_of_one_width_among_others_are_recognized() -> None:
 
 def test_a_few_names_are_looked_up_one_by_one() -> None:
     assert NameIndex(NUMBERED).find(listed(NUMBERED[:31])) is None
+    assert NameIndex(MIXED).find(listed(MIXED[:31])) is None
     assert NameIndex(NUMBERED[:20]).find(listed(NUMBERED[:20])) is None
 
 
-def test_names_that_no_eight_columns_tell_apart_are_looked_up() -> None:
+def test_names_of_many_widths_are_looked_up_one_by_one() -> None:
+    names = ["n" * number for number in range(1, 41)]
+    assert NameIndex(names).find(listed(names)) is None
+    assert NameIndex(names[:12]).find(listed(names[:12] * 3)) is not None
+
+
+def test_a_width_that_only_one_node_has_is_recognized() -> None:
+    names = [*NUMBERED, "control-plane"]
+    found = NameIndex(names).find(listed(names))
+    assert found is not None
+    assert list(found) == names
+
+
+def test_names_are_recognized_wherever_they_differ() -> None:
     names = ["".join("b" if bit == number else "a" for bit in range(40)) for number in range(40)]
+    found = NameIndex(names).find(listed(names))
+    assert found is not None
+    assert list(found) == names
+
+
+def test_names_that_no_node_can_have_are_looked_up() -> None:
+    names = [f"{number:0257}" for number in range(40)]
     assert NameIndex(names).find(listed(names)) is None
 
 
+@pytest.mark.parametrize("names", [NUMBERED[:100], [*NUMBERED[:100], "another"]])
 @pytest.mark.parametrize(
     "broken",
     [
@@ -80,21 +102,24 @@ def test_names_that_no_eight_columns_tell_apart_are_looked_up() -> None:
         lambda _: b"null",
     ],
 )
-def test_any_other_text_has_to_be_read(broken: object) -> None:
+def test_any_other_text_has_to_be_read(broken: object, names: list[str]) -> None:
     assert callable(broken)
-    assert NameIndex(NUMBERED).find(broken(listed(NUMBERED[:100]))) is None
+    index = NameIndex([*NUMBERED, "another"])
+    assert index.find(listed(names)) is not None
+    assert index.find(broken(listed(names))) is None
 
 
 @given(
+    st.sampled_from(["n{:03}", "n{}"]),
     st.lists(st.integers(0, 199), min_size=1, max_size=80),
     st.binary(max_size=3),
     st.integers(0, 2_000),
 )
 def test_what_is_recognized_is_what_the_text_says(
-    numbers: list[int], noise: bytes, place: int
+    form: str, numbers: list[int], noise: bytes, place: int
 ) -> None:
-    index = NameIndex([f"n{number:03}" for number in range(150)])
-    text = listed([f"n{number:03}" for number in numbers])
+    index = NameIndex([form.format(number) for number in range(150)])
+    text = listed([form.format(number) for number in numbers])
     cut = place % len(text)
     text = text[:cut] + noise + text[cut + len(noise) :]
 
@@ -108,7 +133,7 @@ def test_lists_that_are_not_recognized_are_read_or_refused() -> None:
     index = NameIndex(NUMBERED)
     lists = NameLists(lambda: index)
 
-    assert isinstance(lists.read(listed(NUMBERED)), KnownNames)
-    assert lists.read(listed([*NUMBERED, "another"])) == [*NUMBERED, "another"]
+    assert isinstance(lists.read(listed(NUMBERED))[0], KnownNames)
+    assert lists.read(listed([*NUMBERED, "another"]))[0] == [*NUMBERED, "another"]
     with pytest.raises(BadRequest):
         lists.read(listed(NUMBERED)[:-1])
