@@ -14,12 +14,17 @@ spent per request, HTTP and watch events included; and the quantiles of the roun
 the time that this thread was ready to run and had no core. What the client thread waits after
 the answer is still included: it cannot be distinguished from waiting for the answer.
 
+Before that, the CPU time of the whole process is printed: until it is ready, and per second
+while samples are read, without and with watch events. Where only it matters whether the
+budget of the longest lists is kept in every run, use `--sizes 5000 --runs 10`.
+
 A second part compares the way a verb takes, from the HTTP server directly to its handler,
 with the way through FastAPI's middleware and router (`extender.openapi`). A second extender
 that takes the latter gets the same requests, interleaved, and the cost is printed in percent
 of the whole round trip, with and without waiting for a core, and of the CPU time.
 
     python -m bench.extender [--nodes N] [--pods N] [--rate EVENTS_PER_SECOND] [--calls N]
+        [--sizes N,...] [--runs N] [--steady SECONDS] [--no-routing]
 """
 
 from __future__ import annotations
@@ -34,7 +39,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from statistics import fmean, median, quantiles
 from typing import NamedTuple
@@ -44,8 +49,8 @@ import msgspec
 from fastapi import FastAPI
 
 from bench.connection import Connection
+from bench.process import cpu_s, memory_mb, running
 from bench.process import extender as extender_process
-from bench.process import memory_mb, running
 from bench.synthetic import Cluster, Size, kubeconfig, serve
 from extender.openapi import ExtenderApi
 
@@ -75,10 +80,14 @@ def main() -> None:
         return
     print(f"{options.nodes} nodes, {options.pods} pods, {options.rate} watch events a second")
     with _cluster(options) as port, _extender(port) as (service, health, pid):
-        print(f"  ready after {_until_ready(health):.1f} s, {memory_mb(pid=pid):.0f} MB resident")
+        took = f"{_until_ready(health):.1f} s ({cpu_s(pid):.1f} s of CPU)"
+        print(f"  ready after {took}, {memory_mb(pid=pid):.0f} MB resident")
+        _print_steady(options, port, pid)
         with running([sys.executable, "-m", "bench.extender", "echo"]) as (_, line):
             _measure(options, port, (service, health, pid), line)
         print(f"  afterwards {memory_mb(pid=pid):.0f} MB resident")
+        if options.no_routing:
+            return
         with _extender(port, ROUTED) as (routed_service, routed_health, routed_pid):
             _until_ready(routed_health)
             _compare_routing(options, (service, pid), (routed_service, routed_pid))
@@ -92,14 +101,29 @@ def _measure(
         f"{'p50':>9}{'p90':>9}{'p99':>9}{'p50 ÷ echo':>12}{'cpu':>9}{'no wait: p50':>16}{'p99':>9}"
     )
     print(f"  {'verb':11}{'nodes':>6}{titles}   at the service")
+    sizes = [size for size in options.sizes if size <= options.nodes] * options.runs
     with _events(port, options.rate):
-        for count in (size for size in SIZES if size <= options.nodes):
+        for count in sizes:
             before = _histogram(health)
             found = _interleaved(count, (service, pid), echo, options)
             after = _histogram(health)
             for verb, (ours, theirs) in found.items():
                 spent = {key: after[key] - before.get(key, 0.0) for key in after}
                 print(_row(verb, count, ours, theirs) + _kept(verb, count, spent), flush=True)
+
+
+def _print_steady(options: argparse.Namespace, port: str, pid: int) -> None:
+    """Print how much of a core the program needs without any request."""
+    if not options.steady:
+        return
+    for words, events in (("", nullcontext()), (" and events", _events(port, options.rate))):
+        with events:
+            before = cpu_s(pid)
+            time.sleep(options.steady)
+            share = (cpu_s(pid) - before) / options.steady
+            print(
+                f"  {share:.1%} of a core for samples{words}, over {options.steady} s", flush=True
+            )
 
 
 def _interleaved(
@@ -326,7 +350,15 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--pods", type=int, default=150_000)
     parser.add_argument("--rate", type=int, default=200, help="watch events a second")
     parser.add_argument("--calls", type=int, default=1_000, help="per verb and size")
+    parser.add_argument("--sizes", type=_numbers, default=list(SIZES), help="of the lists")
+    parser.add_argument("--runs", type=int, default=1, help="how often each size is measured")
+    parser.add_argument("--steady", type=int, default=60, help="seconds without requests")
+    parser.add_argument("--no-routing", action="store_true", help="leave the second part out")
     return parser.parse_args()
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in text.split(",")]
 
 
 if __name__ == "__main__":

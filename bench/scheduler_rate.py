@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The real kube-scheduler's pods per second and CPU per pod, with and without an extender.
 
-Five arms run in turn, on one control plane with nodes and running pods:
+Six arms run in turn, on one control plane with nodes and running pods:
 
 - `stock`: no extender, and nodes sampled as by default;
 - `none`: no extender, every node scored, as in the shipped configuration;
 - `go`: an extender that does nothing and decodes nothing, the least that full lists cost;
+- `go50`: the same, but filter leaves 50 nodes, the least that shortlists cost;
 - `full`: Evenkeel's with `shortlist: off`;
 - `shortlist`: Evenkeel's as by default.
 
@@ -23,7 +24,7 @@ void unless the extender's own counters show two calls per pod, and a shortlist 
 that arm and for none in the other.
 
     python -m bench.scheduler_rate [--rounds N] [--nodes N] [--pods N] [--running N]
-        [--arms stock,none,go,full,shortlist] [--results FILE]
+        [--arms stock,none,go,go50,full,shortlist] [--results FILE]
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from typing import Any, NamedTuple
 import httpx
 import yaml
 
-from bench.process import extender, running
+from bench.process import cpu_s, extender, running
 from bench.stands.metrics_api import metrics_api
 from common.clock import SYSTEM
 from common.kube.client import KubeClient, connect
@@ -68,14 +69,16 @@ ARMS = {
     "stock": "no extender, default sampling",
     "none": "no extender",
     "go": "do-nothing, full lists, in Go",
+    "go50": "do-nothing, 50 nodes left, in Go",
     "full": "Evenkeel, `shortlist: off`",
     "shortlist": "Evenkeel",
 }
 WITHOUT_EXTENDER = ("stock", "none")
+GO = {"go": "0", "go50": "50"}
+"""How many nodes the do-nothing extenders leave; 0 is all."""
 PATIENCE_S = 180.0
 VERSION = re.compile(rb'"resourceVersion":"(\d+)"')
 AT_ONCE = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class Calls(NamedTuple):
@@ -113,7 +116,7 @@ class Stand:
 
     def prepare(self, arms: Sequence[str]) -> None:
         """Compile and install what the rounds need."""
-        if "go" in arms:
+        if not GO.keys().isdisjoint(arms):
             command = ["go", "build", "-o", str(self._noop), "."]
             subprocess.run(command, cwd=NOOP, check=True, env={**os.environ, "CGO_ENABLED": "0"})
         definitions = sorted((REPOSITORY / "deploy" / "crds").glob("*.yaml"))
@@ -159,7 +162,7 @@ class Stand:
         }
         async with client.stream(PODS_PATH, params=params, connect_s=10, silence_s=PATIENCE_S) as s:
             async for line in s:
-                bound.append((time.perf_counter(), _cpu_s(pid)))
+                bound.append((time.perf_counter(), cpu_s(pid)))
                 version = VERSION.findall(line)[0].decode()
                 if len(bound) == self._pods:
                     break
@@ -191,8 +194,11 @@ class Stand:
     def _extender(self, arm: str) -> Iterator[tuple[str | None, Count]]:
         if arm in WITHOUT_EXTENDER:
             yield None, Calls
-        elif arm == "go":
-            with running([str(self._noop)], log=self._folder / "go.log") as (_, address):
+        elif arm in GO:
+            with running([str(self._noop), "-keep", GO[arm]], log=self._folder / "go.log") as (
+                _,
+                address,
+            ):
                 url = f"http://{address}"
                 yield url, lambda: _go_calls(url)
         else:
@@ -207,12 +213,6 @@ class Stand:
             health = f"http://{announced['health']}"
             until(lambda: _is_ready(health), timeout_s=PATIENCE_S, what="ours did not get ready")
             yield f"http://{announced['extender']}", lambda: _our_calls(health)
-
-
-def _cpu_s(pid: int) -> float:
-    """Return the CPU time that a process has used, user and system."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
 
 def _is_ready(url: str) -> bool:

@@ -14,6 +14,7 @@ import json
 import random
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from simulator import build
 REPLICAS = 30
 _STAMP = "2026-11-16T08:00:00Z"
 _USAGE = "metrics.k8s.io"
+_BOOKMARKS_S = 20.0
+"""A watch that says nothing for long is begun again with a list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +136,14 @@ class Server:
         await response.prepare(request)
         if plural == "pods":
             self._watches.append(response)
-        await asyncio.Event().wait()
+        with suppress(ConnectionResetError):
+            while True:
+                await asyncio.sleep(_BOOKMARKS_S)
+                await response.write(b'{"type":"BOOKMARK","object":%b}\n' % self._bookmark())
         return response
+
+    def _bookmark(self) -> bytes:
+        return b'{"metadata":{"resourceVersion":"%d"}}' % self._version
 
     async def _emit(self, request: web.Request) -> web.Response:
         for chunk in self._events(int(request.match_info["count"])):

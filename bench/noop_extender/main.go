@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A do-nothing extender: the least that any correct extender with full lists costs kube-scheduler.
+// A do-nothing extender: the least that any correct extender costs kube-scheduler.
 //
-// It keeps every node, scores every node alike and passes every preemption candidate through.
+// It keeps every node, or with `-keep N` the next N of the list in turn, scores every node alike
+// and passes every preemption candidate through.
 // It decodes nothing: answers are slices of the request, found by their bytes, so that what
 // remains is kube-scheduler's own encoding and decoding. It prints its address; GET /calls
 // tells how often each verb was asked.
@@ -9,11 +10,13 @@ package main
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync/atomic"
 )
@@ -26,9 +29,12 @@ var (
 	victims = []byte(`,"NodeNameToMetaVictims":`)
 )
 
+var keep = flag.Int("keep", 0, "how many nodes filter leaves; 0 is all")
+
 var filters, prioritizations, preemptions atomic.Int64
 
 func main() {
+	flag.Parse()
 	http.HandleFunc("POST /filter", filter)
 	http.HandleFunc("POST /prioritize", prioritize)
 	http.HandleFunc("POST /preempt", preempt)
@@ -44,8 +50,19 @@ func main() {
 func filter(w http.ResponseWriter, r *http.Request) {
 	filters.Add(1)
 	if list := last(w, r, names); list != nil {
-		answer(w, []byte(`{"NodeNames":`), list, []byte(`}`))
+		answer(w, []byte(`{"NodeNames":`), kept(list), []byte(`}`))
 	}
+}
+
+// kept returns the names that filter leaves.
+func kept(list []byte) []byte {
+	names := bytes.Split(list[1:len(list)-1], []byte(","))
+	if *keep == 0 || *keep >= len(names) {
+		return list
+	}
+	start := int(filters.Load()) * *keep % len(names)
+	names = append(names[start:], names[:start]...)[:*keep]
+	return slices.Concat([]byte("["), bytes.Join(names, []byte(",")), []byte("]"))
 }
 
 func prioritize(w http.ResponseWriter, r *http.Request) {
