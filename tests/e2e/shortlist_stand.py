@@ -25,7 +25,7 @@ from tests.support.repository import DEPLOY
 from tests.support.worlds.fit_dice import name_of
 
 SIZE = 5
-SETTINGS = {"usageSource": "requests", "shortlist": SIZE}
+SETTINGS = {"usageSource": "requests"}
 """Load is what pods request, because no kubelet is here to measure anything."""
 REJECTED = "rejected by the last extender"
 
@@ -61,6 +61,10 @@ class Recorder:
             {"NodeNames": [n for n in names if n in accepted], "FailedNodes": failed}
         )
 
+    async def veto(self, _: web.Request) -> web.Response:
+        """Let nothing be preempted."""
+        return web.json_response({"NodeNameToMetaVictims": {}})
+
 
 async def _question(request: web.Request) -> tuple[Json, list[str]]:
     question: dict[str, Any] = await request.json()
@@ -74,6 +78,7 @@ async def recording() -> AsyncIterator[tuple[Recorder, str]]:
     app = web.Application(client_max_size=64 << 20)
     app.router.add_post("/first", recorder.first)
     app.router.add_post("/last", recorder.last)
+    app.router.add_post("/veto", recorder.veto)
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -85,25 +90,31 @@ async def recording() -> AsyncIterator[tuple[Recorder, str]]:
 
 
 @contextlib.asynccontextmanager
-async def between(plane: ControlPlane, folder: Path) -> AsyncIterator[tuple[Recorder, Ours]]:
-    """Run our extender between the other two."""
+async def between(
+    plane: ControlPlane, folder: Path, *, shortlist: int | str = SIZE, veto: bool = False
+) -> AsyncIterator[tuple[Recorder, Ours]]:
+    """Run our extender between the other two; `veto` lets nothing be preempted."""
+    folder = folder / f"shortlist-{shortlist}"
+    folder.mkdir()
+    settings = {**SETTINGS, "shortlist": shortlist}
     files = sorted((DEPLOY / "crds").glob("*.yaml"))
     plane.api.apply(d for f in files for d in yaml.safe_load_all(f.read_text()) if d)
     async with (
         recording() as (recorder, url),
-        extender_with(plane.kubeconfig, folder, settings=SETTINGS) as process,
+        extender_with(plane.kubeconfig, folder, settings=settings) as process,
     ):
         ours = Ours(process)
         await ours.ready()
         config = folder / "scheduler.yaml"
-        config.write_text(yaml.safe_dump(configuration(url, process.url)))
+        config.write_text(yaml.safe_dump(configuration(url, process.url, veto=veto)))
         plane.configure_scheduler(config)
         yield recorder, ours
 
 
-def configuration(others: str, ours: str) -> Json:
+def configuration(others: str, ours: str, *, veto: bool) -> Json:
     """Return the scheduler's configuration."""
     common = {"nodeCacheCapable": True, "httpTimeout": "60s"}
+    vetoes = {"preemptVerb": "veto"} if veto else {}
     verbs = {"filterVerb": "filter", "prioritizeVerb": "prioritize", "preemptVerb": "preempt"}
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -114,7 +125,7 @@ def configuration(others: str, ours: str) -> Json:
         "extenders": [
             {"urlPrefix": others, "filterVerb": "first", **common},
             {"urlPrefix": ours, "weight": 6, **verbs, **common},
-            {"urlPrefix": others, "filterVerb": "last", **common},
+            {"urlPrefix": others, "filterVerb": "last", **vetoes, **common},
         ],
     }
 

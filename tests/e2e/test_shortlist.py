@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from common.clock import SYSTEM
+from common.kube.api import PatchKind
+from common.kube.client import KubeClient
 from controlplane.api import Json
 from controlplane.cluster import ControlPlane
 from simulator import build
@@ -27,6 +29,8 @@ from tests.support.worlds.fit_dice import ClusterCase, name_of
 pytestmark = pytest.mark.real
 
 CLUSTERS, NODES, PODS = 4, 40, 500
+ALONE = 60
+"""How many pods of a cluster are placed one after the other, so that none is in the other's way."""
 FULL_NODES = 6
 PATIENCE_S = 180.0
 
@@ -71,6 +75,84 @@ async def judge(stand: FitStand, recorder: Recorder, ours: Ours, case: ClusterCa
         attempts = zip(recorder.sent[uid], recorder.left[uid], strict=True)
         assert all(left and left <= sent for sent, left in attempts), pods[uid]
     return sum("nodeName" in pod["spec"] for pod in pods.values())
+
+
+async def test_the_same_pods_get_a_node_as_with_all_nodes(
+    plane: ControlPlane, tmp_path: Path, say: Say
+) -> None:
+    first, count = first_seed(), clusters(CLUSTERS)
+    placed: dict[int | str, set[str]] = {}
+    async with admin(plane) as client:
+        stand = FitStand(client)
+        for size in (SIZE, "off"):
+            async with between(plane, tmp_path, shortlist=size, veto=True) as (recorder, ours):
+                cases = [
+                    crowded(random_case(seed, nodes=(NODES, NODES), pods=ALONE))
+                    for seed in range(first, first + count)
+                ]
+                found = [await placed_alone(stand, recorder, ours, case) for case in cases]
+                placed[size] = set().union(*found)
+                given = await ours.count("shortlists_total", result="given")
+                say(f"EVENKEEL_FIT_SEED={first}, shortlist: {size}: {len(placed[size])} of "
+                    f"{count * ALONE} pods got a node, {given:.0f} shortlists")  # fmt: skip
+                assert (given > count * ALONE / 10) is (size != "off")
+    assert placed[SIZE] == placed["off"]
+
+
+async def placed_alone(
+    stand: FitStand, recorder: Recorder, ours: Ours, case: ClusterCase
+) -> set[str]:
+    """Place the pods of a cluster one after the other; return the names of those that fit."""
+    recorder.accepts = bindable(case)
+    placed = set()
+    async with stand.cluster(replace(case, candidates=[])):
+        await ours.knows(case.nodes)
+        for candidate in case.candidates:
+            [made] = await stand.create([candidate])
+            uid = made["metadata"]["uid"]
+            pod = (await settled(stand, recorder, case, {uid}))[uid]
+            if "nodeName" in pod["spec"]:
+                placed.add(name_of(pod))
+            await stand.remove(pod)
+    return placed
+
+
+async def test_a_pod_that_its_kubelet_rejected_is_followed_by_one_with_all_nodes(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
+    case = ClusterCase(seed=8, nodes=[build.node(f"s8-n{number}") for number in range(12)])
+    async with admin(plane) as client, between(plane, tmp_path) as (recorder, ours):
+        stand = FitStand(client)
+        async with stand.cluster(case):
+            await ours.knows(case.nodes)
+            before = await placed_sibling(stand, case, 0)
+            await reject(client, before)
+            deadline = SYSTEM.monotonic() + PATIENCE_S
+            number = 1
+            while not await ours.count("shortlists_total", result="sibling_rejected"):
+                # The extender may not have heard of the rejection yet.
+                assert SYSTEM.monotonic() < deadline, "siblings still get shortlists"
+                last = await placed_sibling(stand, case, number)
+                number += 1
+    assert len(recorder.left[before["metadata"]["uid"]][0]) == SIZE
+    assert len(recorder.left[last["metadata"]["uid"]][0]) == len(case.nodes)
+
+
+async def placed_sibling(stand: FitStand, case: ClusterCase, number: int) -> Json:
+    """Let a pod of the one controller here be placed."""
+    made = build.pod(f"s8-p{number}", namespace="red", cpu="100m")
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "s8", "uid": "s8"}
+    made["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+    [pod] = await stand.create([made])
+    return await bound(stand, case, pod["metadata"]["uid"])
+
+
+async def reject(client: KubeClient, pod: Json) -> None:
+    """Do what a kubelet does that does not admit a pod."""
+    status = {"phase": "Failed", "reason": "OutOfcpu", "message": "Pod was rejected"}
+    path = f"/api/v1/namespaces/red/pods/{name_of(pod)}/status"
+    body = {"status": status}
+    await client.request("PATCH", path, body=body, content_type=PatchKind.MERGE)
 
 
 async def settled(
