@@ -47,6 +47,7 @@ Labels = Mapping[str, str]
 MAX_ANSWER_BYTES: Final = 64 * MIB
 """Of one query; a series takes 150 bytes, and a cluster has one for each pod."""
 _CONTAINER: Final = '{job=~"$podJobs",container!="",container!="POD",pod!=""}'
+_ROOT: Final = '{job=~"$podJobs",id="/"}'
 _MACHINE: Final = '{job=~"$nodeJobs"}'
 _BUSY: Final = '{job=~"$nodeJobs",mode!~"idle|iowait|steal"}'
 
@@ -77,16 +78,22 @@ NODE_MEMORY: Final = (
 NODE_TIME: Final = f"max by ($node, instance) (timestamp(node_cpu_seconds_total{_BUSY}))"
 
 
+def _pressure(series: str) -> str:
+    """Return the query for a pressure, which node-exporter and kubelets give in seconds.
+
+    A kubelet has that of the node as its root cgroup (`KubeletPSI`, since 1.34 by default:
+    pkg/features/kube_features.go). It reads it on cgroup v2, from the same counters of the kernel
+    as node-exporter (pkg/kubelet/cadvisor/cadvisor_linux.go, IsPsiEnabled).
+    """
+    machine = f"rate(node_pressure_{series}_seconds_total{_MACHINE}[$window])"
+    root = f"rate(container_pressure_{series}_seconds_total{_ROOT}[$window])"
+    return f"100 * (max by ($node, instance) ({machine}) or max by ($node, instance) ({root}))"
+
+
 # Tasks that wait for CPU, and of memory those in which all of them do ("full"): reclaim makes
 # some wait on any busy node.
-CPU_PRESSURE: Final = (
-    "100 * max by ($node, instance) "
-    f"(rate(node_pressure_cpu_waiting_seconds_total{_MACHINE}[$window]))"
-)
-MEMORY_PRESSURE: Final = (
-    "100 * max by ($node, instance) "
-    f"(rate(node_pressure_memory_stalled_seconds_total{_MACHINE}[$window]))"
-)
+CPU_PRESSURE: Final = _pressure("cpu_waiting")
+MEMORY_PRESSURE: Final = _pressure("memory_stalled")
 
 
 class _Queries(NamedTuple):

@@ -34,6 +34,13 @@ LINE = 100.0
 MIB = 1024.0 * 1024.0
 SENDS = {"sending": 20.0, "near": 30.0}
 """By app, as its pods do wherever they are."""
+PRESSURE: tuple[tuple[str, Json], ...] = (
+    ("node_pressure_cpu_waiting_seconds_total", {}),
+    ("container_pressure_cpu_waiting_seconds_total", {"id": "/"}),
+)
+"""By node-exporter, and by kubelets since 1.34."""
+OF_KUBELETS = ("waiting", "free")
+"""The nodes whose pressure only their kubelets report."""
 APPS = {"waiting": (4, "500m"), "sending": (4, "500m"), "near": (2, "250m"), "free": (4, "1000m")}
 
 
@@ -58,7 +65,7 @@ class Machines:
         self._loop = loop
         self._counters: defaultdict[str, Counters] = defaultdict(Counters)
 
-    def kubelet(self) -> Sequence[Line]:
+    def kubelets(self) -> Sequence[Line]:
         found, counter = [], self._counters["kubelets"].line
         for pod in filter(is_ready, self._loop.pods()):
             name = pod["metadata"]["name"]
@@ -74,14 +81,18 @@ class Machines:
     def machine(self, node: str) -> Sequence[Line]:
         pods = [pod for pod in self._loop.on(node) if is_ready(pod)]
         line = self._counters[node].line
-        waits = 0.45 if node == "waiting" and len(pods) > 3 else 0.02
         return [
             line("node_cpu_seconds_total", {"cpu": "0", "mode": "user"}, sum(map(cores, pods))),
             line("node_network_transmit_bytes_total", {"device": "eth0"}, sum(map(sends, pods))),
-            line("node_pressure_cpu_waiting_seconds_total", {}, waits),
             Line("node_memory_MemTotal_bytes", {}, value=4096 * MIB),
             Line("node_memory_MemAvailable_bytes", {}, value=3000 * MIB),
         ]
+
+    def pressure(self, node: str) -> Sequence[Line]:
+        pods = [pod for pod in self._loop.on(node) if is_ready(pod)]
+        waits = 0.45 if node == "waiting" and len(pods) > 3 else 0.02
+        series, labels = PRESSURE[node in OF_KUBELETS]
+        return [self._counters[node].line(series, labels, waits)]
 
 
 def cores(pod: Json) -> float:
@@ -127,19 +138,20 @@ async def measured(folder: Path) -> AsyncIterator[tuple[Loop, str]]:
         await loop.until(lambda: len(loop.ready()) == 14, "all are Ready")
         machines = Machines(loop)
         exporter = Exporter({f"/{name}": partial(machines.machine, name) for name in APPS})
-        exporter.pages["/cadvisor"] = machines.kubelet
+        exporter.pages |= {f"/{name}/pressure": partial(machines.pressure, name) for name in APPS}
+        exporter.pages["/cadvisor"] = machines.kubelets
         async with exporter.running():
             target = [f"127.0.0.1:{exporter.port}"]
-            nodes = [
-                {"targets": target, "labels": {"__metrics_path__": f"/{name}", "node": name}}
-                for name in APPS
-            ]
-            kubelets = [{"targets": target, "labels": {"__metrics_path__": "/cadvisor"}}]
-            jobs = [
-                {"job_name": "node-exporter", "static_configs": nodes},
-                {"job_name": "kubelet", "static_configs": kubelets},
-            ]
-            async with prometheus(folder, exporter, jobs) as url:
+            jobs: dict[str, list[Json]] = {"node-exporter": [], "kubelet": []}
+            jobs["kubelet"].append({"targets": target, "labels": {"__metrics_path__": "/cadvisor"}})
+            for name in APPS:
+                labels = {"__metrics_path__": f"/{name}", "node": name}
+                jobs["node-exporter"].append({"targets": target, "labels": labels})
+                labels = {**labels, "__metrics_path__": f"/{name}/pressure"}
+                job = "kubelet" if name in OF_KUBELETS else "node-exporter"
+                jobs[job].append({"targets": target, "labels": labels})
+            scraped = [{"job_name": job, "static_configs": each} for job, each in jobs.items()]
+            async with prometheus(folder, exporter, scraped) as url:
                 yield loop, url
 
 

@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bench.observed import observed, ready_node, running_pod
 from common.api.objects import Object, ReplicaSet
 from common.cache.state import ClusterState
@@ -34,8 +36,25 @@ def machine(name: str) -> Sequence[Line]:
         Line("node_cpu_seconds_total", {"cpu": "0", "mode": "user"}, rate=sum(PODS[name])),
         Line("node_memory_MemTotal_bytes", {}, value=4096 * MIB),
         Line("node_memory_MemAvailable_bytes", {}, value=3000 * MIB),
-        Line("node_pressure_cpu_waiting_seconds_total", {}, rate=WAITING[name]),
     ]
+
+
+def waits_by_node_exporter(name: str) -> Sequence[Line]:
+    return [Line("node_pressure_cpu_waiting_seconds_total", {}, rate=WAITING[name])]
+
+
+def waits_by_kubelet(name: str) -> Sequence[Line]:
+    """Return what a kubelet says of its node, and of a pod that waits for its own limit."""
+    series, pod = "container_pressure_cpu_waiting_seconds_total", f"{name}-app-0"
+    labels = {"namespace": "default", "pod": pod, "container": "app", "id": f"/kubepods/{pod}"}
+    return [
+        Line(series, {"id": "/"}, rate=WAITING[name]),
+        Line(series, {"id": "/kubepods"}, rate=0.9),
+        Line(series, labels, rate=0.9),
+    ]
+
+
+WHO_SAYS = {"node-exporter": waits_by_node_exporter, "kubelet": waits_by_kubelet}
 
 
 def kubelet() -> Sequence[Line]:
@@ -123,19 +142,25 @@ async def planned(url: str, **more: Any) -> Plan:
     return Decider(settings).decide(belief, now_s, at_once=True).plan
 
 
+@pytest.mark.parametrize("who", WHO_SAYS)
 async def test_a_node_of_low_use_and_high_pressure_is_relieved_and_never_filled(
-    tmp_path: Path,
+    tmp_path: Path, who: str
 ) -> None:
     exporter = Exporter({f"/{name}": partial(machine, name) for name in PODS})
+    exporter.pages |= {f"/{name}/waits": partial(WHO_SAYS[who], name) for name in PODS}
     exporter.pages["/cadvisor"] = kubelet
     async with exporter.running():
         port = exporter.port
-        machines = [targets(port, __metrics_path__=f"/{name}", node=name) for name in PODS]
-        jobs = [
-            {"job_name": "node-exporter", "static_configs": machines},
-            {"job_name": "kubelet", "metrics_path": "/cadvisor", "static_configs": [targets(port)]},
-        ]
-        async with prometheus(tmp_path, exporter, jobs) as url:
+        jobs: dict[str, list[Any]] = {"node-exporter": [], "kubelet": []}
+        jobs["kubelet"].append(targets(port, __metrics_path__="/cadvisor"))
+        for name in PODS:
+            machines = targets(port, __metrics_path__=f"/{name}", node=name)
+            jobs["node-exporter"].append(machines)
+            # Each has a port of its own, and so an `instance`.
+            waits = targets(port, __metrics_path__=f"/{name}/waits", node=name, instance=who)
+            jobs[who].append(waits)
+        scraped = [{"job_name": job, "static_configs": found} for job, found in jobs.items()]
+        async with prometheus(tmp_path, exporter, scraped) as url:
             # The window, and two scrapes more because Prometheus stores after it has read.
             await exporter.scraped(round(1000 * WINDOW_S / SCRAPE_MS) + 2)
             unaware = await planned(url)
