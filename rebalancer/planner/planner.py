@@ -10,7 +10,7 @@ Nothing here depends on time, chance or the order of maps: equal demands give eq
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
@@ -253,9 +253,10 @@ class _Planning:
         Chains of the later plan that cannot be part of it are left to the next cycle.
         """
         marks, added = self._search.marks, later._search.marks
-        marks.leveled |= {self._mine(m) for m in added.leveled}
-        marks.last_resort |= {self._mine(m) for m in added.last_resort}
-        marks.swaps += [(self._mine(p), self._mine(q)) for p, q in added.swaps]
+        marks.leveled |= self._known(added.leveled)
+        marks.last_resort |= self._known(added.last_resort)
+        pairs = ((self._mine(p), self._mine(q)) for p, q in added.swaps)
+        marks.swaps += [(p, q) for p, q in pairs if p is not None and q is not None]
         longer = self._with(chosen, more.steps) if more.chains else None
         if longer is not None or len(more.chains) < 2:
             return longer
@@ -267,6 +268,8 @@ class _Planning:
         moves = {step.m: step.row for step in chosen.steps}
         for step in steps:
             m = self._mine(step.m)
+            if m is None:
+                return None
             moves.pop(m, None)
             if step.row != m.row:
                 moves[m] = step.row
@@ -276,10 +279,17 @@ class _Planning:
         found.dropped = {m: why for m, why in chosen.dropped.items() if m not in moves}
         return found
 
-    def _mine(self, m: Movable) -> Movable:
-        """Return a pod of the later plan as it is now."""
+    def _known(self, found: Iterable[Movable]) -> set[Movable]:
+        """Return pods of the later plan as they are now, without those that may not move yet."""
+        return {mine for m in found if (mine := self._mine(m)) is not None}
+
+    def _mine(self, m: Movable) -> Movable | None:
+        """Return a pod of the later plan as it is now; None if it may not move yet.
+
+        Its namespace may only observe the strategy of a goal that its node has now.
+        """
         row = self._problem.row_of[self._problem.snapshot.pods[m.pod.uid].node]
-        return next(o for o in self._problem.judged(row) if o.pod.uid == m.pod.uid)
+        return next((o for o in self._problem.judged(row) if o.pod.uid == m.pod.uid), None)
 
 
 def _passing_on(moves: Mapping[Movable, int]) -> list[tuple[Movable, Movable]]:
