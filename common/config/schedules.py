@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from math import floor
 from typing import Final, Self
 from zoneinfo import ZoneInfo
 
@@ -61,7 +62,8 @@ class Window(Settings):
         return self._hit_after(now_s)
 
     def _hit_after(self, at_s: float) -> float | None:
-        return _hit_after(self.schedule, self.time_zone, at_s)
+        # Hits are whole seconds, so rules that are asked within one share the answer.
+        return _hit_after(self.schedule, self.time_zone, floor(at_s))
 
 
 Schedule = tuple[Window, ...]

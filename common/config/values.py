@@ -43,6 +43,16 @@ _PERCENT: Final = re.compile(r"([1-9][0-9]?|100)%")
 
 
 _CRON_FIELDS: Final = 5
+_CRON_NAMES: Final = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+"""What cron of Debian and budgets of Karpenter call some expressions (crontab(5))."""
 _STEPS_OF_ONE: Final = re.compile(r"(\d+)-0*\1/")
 _ZONE: Final = re.compile(r"(?!Factory$)[A-Z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*")
 """Others are files of one machine, such as localtime, or count leap seconds (right/UTC)."""
@@ -107,6 +117,7 @@ def _requirement(key: str, value: Any) -> selectors.Requirement:
 
 
 def _cron(text: str) -> str:
+    text = _CRON_NAMES.get(text.strip(), text)
     if len(text.split()) != _CRON_FIELDS:
         raise ValueError(f"{text or 'an empty text'} is not a schedule: write five fields of cron")
     if one := _STEPS_OF_ONE.search(text):  # the parser takes 7-7/5 for 7/5

@@ -157,6 +157,12 @@ def rule_facts(asked: Inspection, node: NodeName, namespace: str | None = None) 
         text = _namespace_words(rules.of_namespace(namespace))
         text += _overruled(rules.overruled_namespaces(namespace))
         yield Fact(label="Namespace rule", text=text)
+    limits = list(_limits(found.pool, found.words))
+    if namespace is not None:
+        spaces = rules.of_namespace(namespace)
+        limits += _limits(spaces.rule, spaces.words)
+    if limits:
+        yield Fact(label="Limits", text="; ".join(limits))
     for strategy in found.enabled_strategies:
         yield Fact(label=strategy.value, text=_strategy_words(asked, strategy, node, namespace))
 
@@ -182,6 +188,18 @@ def _set_by(rule: Pool | NamespaceRule, *besides: str) -> str:
         if name not in besides and name in rule.model_fields_set
     ]
     return f"sets {', '.join(keys)}" if keys else "sets nothing"
+
+
+def _limits(rule: Pool | NamespaceRule | None, words: str) -> Iterator[str]:
+    """Yield the limits that a rule sets, and the width that it allows a pool."""
+    if rule is None:
+        return
+    if isinstance(rule, Pool) and rule.imbalance_threshold is not None:
+        yield f"imbalanceThreshold {rule.imbalance_threshold:g}, by {words}"
+    for name, info in type(rule.limits).model_fields.items():
+        most = getattr(rule.limits, name)
+        if most is not None:
+            yield f"{info.alias} {most}, by {words}"
 
 
 def _overruled(later: Sequence[NodeRules | NamespaceRules]) -> str:

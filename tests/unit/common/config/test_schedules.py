@@ -4,7 +4,10 @@
 Clocks of Europe/Berlin skip 02:00 to 03:00 on 2026-03-29 and pass it twice on 2026-10-25, those
 of America/New_York do the same on 2026-03-08 and 2026-11-01 (01:00 to 02:00 twice), and those of
 Australia/Lord_Howe are changed by half an hour: 02:00 to 02:30 is skipped on 2026-10-04, and
-01:30 to 02:00 passes twice on 2026-04-05.
+01:30 to 02:00 passes twice on 2026-04-05. Those of America/Santiago skip the first hour of
+2026-09-06 and pass the last one of 2026-04-04 twice; those of Africa/Cairo skip the first hour of
+2026-04-24; those of Africa/Casablanca are an hour behind in Ramadan (02:00 to 03:00 twice on
+2026-02-15, skipped on 2026-03-22); those of Antarctica/Troll are changed by two hours.
 """
 
 from __future__ import annotations
@@ -20,6 +23,8 @@ from pydantic import ValidationError
 
 from common.config import Duration, Window, next_opening
 
+SANTIAGO, CAIRO = "America/Santiago", "Africa/Cairo"
+CASABLANCA, TROLL = "Africa/Casablanca", "Antarctica/Troll"
 BERLIN, NEW_YORK, LORD_HOWE = "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"
 
 
@@ -57,7 +62,17 @@ def hits(schedule: str, zone: str, begin: str, end: str) -> list[str]:
         ("30 2 * * *", LORD_HOWE, "2026-10-04", ["02:30+11:00"]),
         ("45 1 * * *", LORD_HOWE, "2026-04-05", ["01:45+11:00"]),
         ("0 2 * * *", LORD_HOWE, "2026-04-05", ["02:00+10:30"]),
+        ("0 0 * * *", SANTIAGO, "2026-09-06", ["01:00-03:00"]),
+        ("30 0 6 9 *", SANTIAGO, "2026-09-06", ["01:00-03:00"]),
+        ("30 23 * * *", SANTIAGO, "2026-04-04", ["23:30-03:00"]),
+        ("0 0 * * FRI", CAIRO, "2026-04-24", ["01:00+03:00"]),
+        ("30 2 * * *", CASABLANCA, "2026-02-15", ["02:30+01:00"]),
+        ("30 2 * * *", CASABLANCA, "2026-03-22", ["03:00+01:00"]),
+        ("0 1,2,3 * * *", TROLL, "2026-03-29", ["03:00+02:00"]),
+        ("30 1,2 * * *", TROLL, "2026-10-25", ["01:30+02:00", "02:30+02:00"]),
         # With a star hits follow the clock on the wall.
+        ("0 */2 * * *", SANTIAGO, "2026-09-06", [f"{h:02}:00-03:00" for h in range(2, 24, 2)]),
+        ("*/30 1 * * *", TROLL, "2026-03-29", []),
         ("*/30 2 * * *", BERLIN, "2026-03-29", []),
         (
             "*/30 2 * * *",
@@ -108,6 +123,54 @@ def test_a_window_is_open_for_its_duration(zone: str, opens: str, closes: str) -
     night = window("0 22 * * *", zone, "8h")
     assert [night.is_open(at(opens) + s) for s in (-1, 0, 1)] == [False, True, True]
     assert [night.is_open(at(closes) + s) for s in (-1, 0)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        ("@daily", ["2026-11-20", "2026-11-21"]),
+        ("@weekly", ["2026-11-22", "2026-11-29"]),
+        (" @monthly ", ["2026-12-01", "2027-01-01"]),
+        ("@yearly", ["2027-01-01", "2028-01-01"]),
+        ("0 0 29 2 *", ["2028-02-29", "2032-02-29"]),
+        ("0 0 29 2 */7", ["2032-02-29", "2060-02-29"]),  # with a star, both have to match
+        ("0 0 31 * *", ["2026-12-31", "2027-01-31"]),
+        ("0 0 L * *", ["2026-11-30", "2026-12-31"]),
+        ("0 0 L 2 *", ["2027-02-28", "2028-02-29"]),
+        ("0 0 LW 2 *", ["2027-02-26", "2028-02-29"]),
+        ("0 0 * * 5L", ["2026-11-27", "2026-12-25"]),
+        ("0 0 * * MON#5", ["2026-11-30", "2027-03-29"]),
+        ("0 0 13 * FRI", ["2026-11-20", "2026-11-27"]),  # either is enough
+        ("0 0 13 2 7", ["2027-02-07", "2027-02-13"]),
+        ("0 0 */2 * MON", ["2026-11-23", "2026-12-07"]),
+    ],
+)
+def test_days_on_which_a_window_opens(schedule: str, expected: list[str]) -> None:
+    asked, now_s, found = window(schedule), at("2026-11-19T12:00Z"), []
+    for _ in expected:
+        now_s = asked.opens_s(now_s) or 0.0
+        found.append(datetime.fromtimestamp(now_s, UTC).date().isoformat())
+    assert found == expected
+
+
+@pytest.mark.parametrize("duration", ["25h", "24h", "48h", "1000h"])
+def test_a_window_that_is_longer_than_its_period_is_always_open(duration: str) -> None:
+    for zone in (BERLIN, NEW_YORK, LORD_HOWE, "UTC"):
+        asked = window("0 3 * * *", zone, duration)
+        hours = range(0, 366 * 24, 5)
+        begin = at("2026-01-10T00:00Z")
+        shut = [h for h in hours if not asked.is_open(begin + 3600.0 * h)]
+        # A day of 25 hours is longer than 24.
+        assert len(shut) <= (duration == "24h" and zone != "UTC")
+
+
+def test_a_window_on_leap_days_stays_open_over_the_year() -> None:
+    asked = window("0 12 29 2 *", BERLIN, "24h")
+    assert asked.is_open(at("2028-03-01T11:59+01:00"))
+    assert not asked.is_open(at("2028-03-01T12:00+01:00"))
+    assert str(next_opening((asked,), at("2028-03-01T12:00+01:00"))) == (
+        "2032-02-29 12:00 Europe/Berlin"
+    )
 
 
 def test_a_window_in_skipped_time_opens_once_and_closes() -> None:
@@ -163,7 +226,10 @@ def test_every_minute_is_a_hit_of_five_stars(zone: str, day: int) -> None:
     [
         ({"schedule": "0 22 * *"}, "five fields"),
         ({"schedule": "0 0 22 * * *"}, "five fields"),
-        ({"schedule": "@daily"}, "five fields"),
+        ({"schedule": "@reboot"}, "five fields"),
+        ({"schedule": "TZ=Europe/Berlin 0 22 * * *"}, "five fields"),
+        ({"schedule": "0 0 * * FRI-MON"}, "bad day-of-week"),
+        ({"schedule": "0 0 ? * *"}, "bad day-of-month"),
         ({"schedule": "0 25 * * *"}, "bad hour"),
         ({"schedule": "0 0 31 2 *"}, "bad day-of-month"),
         ({"schedule": "0 0 * * 1#2/3"}, "not a schedule"),

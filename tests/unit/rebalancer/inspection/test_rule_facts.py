@@ -107,6 +107,24 @@ def test_the_first_rule_of_a_namespace_holds_and_the_others_are_named() -> None:
     assert of_pod(namespaces=other)["Namespace rule"] == "none matches: the configuration holds"
 
 
+def test_limits_are_shown_with_the_rule_that_sets_them() -> None:
+    pool = {
+        "name": "web",
+        "nodeSelector": "pool=web",
+        "imbalanceThreshold": 7.5,
+        "limits": {"maxInboundPerNode": 2, "maxReschedulePods": 3},
+    }
+    shop = {"selector": "", "limits": {"maxPerNamespace": 1}}
+    found = of_pod(pools=[pool], namespaces=[shop])
+    assert found["Limits"] == (
+        "imbalanceThreshold 7.5, by pool web; maxReschedulePods 3, by pool web; "
+        "maxInboundPerNode 2, by pool web; maxPerNamespace 1, by namespaces[0] (all)"
+    )
+    assert found["Namespace rule"] == "namespaces[0] (all) sets limits"
+    assert "maxPerNamespace" not in of_node(pools=[pool], namespaces=[shop])["Limits"]
+    assert "Limits" not in of_pod(namespaces=[{"selector": "", "limits": {}}])
+
+
 def test_modes_and_schedules_are_shown_with_what_decided() -> None:
     found = of_pod(
         mode="act",
