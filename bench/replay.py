@@ -4,32 +4,38 @@
     python -m bench.replay [FOLDER...] [--nodes 200] [--per-node 10] [--mean 45] [--choices ...]
 
 A folder holds one file per machine (searched in its subfolders too), one percentage a line, five
-minutes apart: the PlanetLab traces of CloudSim are such folders. Every curve is a pod. Tracker,
-strategies, gates, planner and validation are the real ones; only time is not: a sample a minute, a
-cycle a minute, a plan that is validated on the next sample and then carried out at once. Between
-two points of a curve, usage stays as it is; with `--noise` each minute differs from that at random.
+minutes apart: the PlanetLab traces of CloudSim are such folders. Curves may be of any length; the
+first `--hours` are replayed. A broken line is named and ends the program.
+
+Every curve is a pod. Tracker, strategies, gates, planner and validation are the real ones; only
+time is not: a sample a minute, a cycle a minute, a plan that is validated on the next sample and
+then carried out at once. Between two points of a curve, usage stays as it is; with `--noise` each
+minute differs from that at random.
 
 Curves are scaled so that the cluster uses `--mean` percent of its CPU in the whole day. Where there
 are fewer curves than pods, they are used again, each time shifted by some hours.
 
 It prints, for each choice of `load.aggregation`, the minutes that nodes were really above the
-ceiling, how far above they were, and the evictions. Without a folder it draws a few curves.
+ceiling, how far above they were, and the evictions. In a terminal it shows how far the day is.
+Without a folder it draws a few curves.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
+from pydantic import ValidationError
 
+from bench.curves import Curves, drawn_curves, read_curves
 from bench.observed import observed, ready_node, running_pod, uid_of
 from common.api.contract import PREDICTED_USE
 from common.api.migrations import (
@@ -51,8 +57,7 @@ from rebalancer.launcher import predicted_use, spec_of
 from rebalancer.planner.plan import Chain, Level, Move
 from simulator import build
 
-Curves = npt.NDArray[np.float64]
-"""[curve, point] in percent."""
+N = TypeVar("N", int, float)
 
 START_S = 1_794_816_000.0
 STEP_S = 60.0
@@ -76,35 +81,6 @@ CHOICES = (
     "p95:15m/p95:15m",
     "p99:60m/p99:60m",
 )
-
-
-def read_curves(folder: Path) -> Curves:
-    """Return the curves of a folder; files that are no curves are left out."""
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
-    found = [curve for path in files if (curve := _curve(path)) is not None]
-    if not found:
-        raise SystemExit(f"{folder}: no file with one percentage a line")
-    length = min(len(curve) for curve in found)
-    return np.array([curve[:length] for curve in found])
-
-
-def _curve(path: Path) -> Curves | None:
-    try:
-        found = np.array([float(line) for line in path.read_text().split()])
-    except (ValueError, UnicodeDecodeError):
-        return None
-    return found if found.size >= 2 else None
-
-
-def drawn_curves(count: int, points: int, seed: int = 1) -> Curves:
-    """Return random curves: quiet for most of the time, with bursts, some with a daily tide."""
-    rng = np.random.default_rng(seed)
-    level = rng.lognormal(2.0, 0.8, (count, 1))
-    tide = 1.0 + rng.uniform(0.0, 0.6, (count, 1)) * np.sin(np.linspace(0.0, 2 * np.pi, points))
-    bursts = np.where(rng.random((count, points)) < 0.05, rng.uniform(20, 80, (count, points)), 0.0)
-    noise = rng.lognormal(0.0, 0.3, (count, points))
-    found: Curves = np.clip(level * tide * noise + bursts, 0.0, 100.0)
-    return found
 
 
 class Size(NamedTuple):
@@ -192,11 +168,21 @@ class Replay:
         """Return the numbers of the pods that were moved."""
         return set(np.flatnonzero(self._generation).tolist())
 
-    def run(self, *, moving: bool = True, first_cycle: int = 0) -> Result:
-        """Replay all curves, and return what became of it; plan from a minute on."""
+    def run(
+        self,
+        *,
+        moving: bool = True,
+        first_cycle: int = 0,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> Result:
+        """Replay all curves, and return what became of it; plan from a minute on.
+
+        `progress` is told every minute that begins.
+        """
         began = time.process_time()
         planned: tuple[Chain, ...] = ()
         for minute in range(self.minutes):
+            progress(minute)
             now_s = START_S + (minute + 1) * STEP_S
             self._measure(minute, now_s)
             if not moving or minute < first_cycle:
@@ -380,13 +366,31 @@ def rows(
     """Yield what becomes of the same cluster with each choice; first without any move."""
     use = usage_of(curves, size)
     still = Replay(use, size, configuration("last/last", strategies))
-    yield "no moves", still.run(moving=False)
+    yield "no moves", still.run(moving=False, progress=_shown("no moves"))
     for choice in choices:
-        yield choice, Replay(use, size, configuration(choice, strategies)).run()
+        replay = Replay(use, size, configuration(choice, strategies))
+        yield choice, replay.run(progress=_shown(choice))
+
+
+def _shown(choice: str) -> Callable[[int], None]:
+    """Return what shows in a terminal how far a replay is; the row of its result replaces it."""
+
+    def show(minute: int) -> None:
+        if minute % 10 == 0 and sys.stderr.isatty():
+            print(f"{choice:22} {minute // 60:3} h\r", end="", file=sys.stderr, flush=True)
+
+    return show
 
 
 def main() -> None:
     options = _options()
+    for choice in options.choices:
+        try:
+            configuration(choice, options.strategies)
+        except ValidationError as error:
+            problem = error.errors()[0]
+            where = ".".join(map(str, problem["loc"]))
+            raise SystemExit(f"{choice}: {where}: {problem['msg']}") from None
     size = Size(
         options.nodes,
         options.per_node,
@@ -400,7 +404,10 @@ def main() -> None:
         if folder is None:
             curves, size = drawn_curves(300, 24), size._replace(nodes=min(size.nodes, 20))
         else:
-            curves = read_curves(Path(folder))[:, : round(options.hours * 3600.0 / POINT_S)]
+            points = max(1, round(options.hours * 3600.0 / POINT_S))
+            curves = read_curves(Path(folder))[:, :points]
+            if not curves.any():
+                raise SystemExit(f"{folder}: every percentage is 0")
         name = Path(folder).name if folder else "drawn"
         print(f"{name}: {len(curves)} curves, {size.nodes} nodes, "
               f"{size.nodes * size.per_node} pods, mean {size.mean_percent:g} %, "
@@ -418,16 +425,28 @@ def _options() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folders", nargs="*")
-    parser.add_argument("--nodes", type=int, default=200)
-    parser.add_argument("--per-node", type=int, default=10)
-    parser.add_argument("--mean", type=float, default=45.0)
+    parser.add_argument("--nodes", type=_above_0(int), default=200)
+    parser.add_argument("--per-node", type=_above_0(int), default=10)
+    parser.add_argument("--mean", type=_above_0(float), default=45.0)
     parser.add_argument("--noise", type=float, default=0.0)
     parser.add_argument("--drain", type=float, default=0.0, help="minutes that evicted pods run on")
-    parser.add_argument("--hours", type=float, default=24.0, help="how much of the day to replay")
+    parser.add_argument(
+        "--hours", type=_above_0(float), default=24.0, help="how much of the day to replay"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--choices", nargs="*", default=CHOICES)
     parser.add_argument("--strategies", nargs="*", default=["ResourceOptimization"])
     return parser.parse_args()
+
+
+def _above_0(kind: type[N]) -> Callable[[str], N]:
+    def number(text: str) -> N:
+        found = kind(text)
+        if not found > 0:
+            raise argparse.ArgumentTypeError(f"{text} is not above 0")
+        return found
+
+    return number
 
 
 if __name__ == "__main__":

@@ -175,6 +175,7 @@ async def test_a_window_that_closes_stops_beginnings_and_nothing_else(tmp_path: 
 
 
 HOT: Json = {"name": "hot", "nodeSelector": "tier=hot", "cpuThreshold": 10.0}
+REST: Json = {"name": "rest", "nodeSelector": "", "cpuThreshold": 95.0}
 
 
 def label(loop: Loop, kind: Resource, name: str, labels: Json) -> None:
@@ -190,10 +191,12 @@ def ruled(loop: Loop, *pools: Json) -> Path:
 
 
 CHANGES: dict[str, Callable[[Loop], object]] = {
-    "the pool is removed": ruled,
+    "the pool is removed": lambda loop: ruled(loop, REST),
+    "the last pool is removed": ruled,
+    "the pools are reordered": lambda loop: ruled(loop, REST, HOT),
     "the node leaves the pool": lambda loop: label(loop, NODES, "node-0", {"tier": "cold"}),
     "the namespace observes": lambda loop: label(loop, NAMESPACES, "default", {"team": "calm"}),
-    "the pool is renamed": lambda loop: ruled(loop, {**HOT, "name": "warm"}),
+    "the pool is renamed": lambda loop: ruled(loop, {**HOT, "name": "warm"}, REST),
 }
 
 
@@ -203,17 +206,17 @@ async def test_rules_that_change_while_moves_are_under_way(tmp_path: Path, chang
     web = build.deployment("web", 12, cpu="100m", usage_cpu="500m")
     nodes = [build.node(f"node-{n}", labels={"tier": "cold" if n else "hot"}) for n in range(3)]
     async with closed_loop(
-        tmp_path, web, nodes=nodes, places={"web": ["node-0"] * 12}, load={"pools": [HOT]}
+        tmp_path, web, nodes=nodes, places={"web": ["node-0"] * 12}, load={"pools": [HOT, REST]}
     ) as loop:
         await loop.until(lambda: len(loop.ready("web")) == 12, "all are Ready")
         loop.when_evicted(lambda: CHANGES[change](loop))
-        file = ruled(loop, HOT)
+        file = ruled(loop, HOT, REST)
         config = yaml.safe_load(file.read_text())
         async with loop.rebalancer(file, **config) as health:
             await loop.until(lambda: loop.witness.evicted, "the first pod has left")
             if change == "the pool is renamed":
                 await loop.until(lambda: len(loop.witness.evicted) >= 3, "others follow")
-                ruled(loop)
+                ruled(loop, REST)
             await loop.settled()
             await loop.cycles(health, 2)
             evicted = len(loop.witness.evicted)

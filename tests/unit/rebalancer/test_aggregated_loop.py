@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bench.replay import CPU_MILLI, Curves, Replay, Size, configuration
+from bench.curves import Curves
+from bench.replay import CPU_MILLI, Replay, Size, configuration
 
 CHOICES = ("last/last", "mean:15m/mean:15m", "p95:30m/p95:60m")
 DRAINS_S = (0.0, 600.0)
