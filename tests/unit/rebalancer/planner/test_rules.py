@@ -109,9 +109,9 @@ def drawn_pool(dice: random.Random, number: int) -> Rule:
     sometimes(dice, 0.3, rule, "enabledStrategies", [], [LEVELING], [CEILINGS], ["NodeMaintenance"])
     sometimes(dice, 0.3, rule, "schedule", OPEN, CLOSED, [*CLOSED, *OPEN])
     limits: Json = {}
-    sometimes(dice, 0.3, limits, "maxReschedulePods", 1, 2)
-    sometimes(dice, 0.3, limits, "maxInFlightPerNode", 1, 4)
-    sometimes(dice, 0.3, limits, "maxInboundPerNode", 1, 2)
+    sometimes(dice, 0.4, limits, "maxReschedulePods", 1, 2)
+    sometimes(dice, 0.4, limits, "maxInFlightPerNode", 1, 4)
+    sometimes(dice, 0.4, limits, "maxInboundPerNode", 1, 2)
     drawn_modes(dice, rule)
     return Rule({**rule, "limits": limits}, means)
 
@@ -138,9 +138,9 @@ def drawn(seed: int) -> Drawn:
         "cpuThreshold": dice.choice([60.0, 80.0]),
         "memoryThreshold": 80.0,
         "imbalanceThreshold": dice.choice([10.0, 20.0]),
-        "maxReschedulePods": dice.choice([3, 10]),
-        "maxInFlightPerNode": dice.choice([1, 3]),
-        "maxInboundPerNode": dice.choice([1, 5]),
+        "maxReschedulePods": dice.choice([5, 20]),
+        "maxInFlightPerNode": dice.choice([2, 6]),
+        "maxInboundPerNode": dice.choice([3, 6]),
         "pools": [rule.given for rule in pools],
         "namespaces": [rule.given for rule in spaces],
     }
@@ -156,11 +156,11 @@ def drawn(seed: int) -> Drawn:
         labels = {key: value for key, value in values.items() if dice.random() < 0.7}
         nodes[f"n{number}"] = labels
         world.node(f"n{number}", labels=labels)
-        full = dice.uniform(0.0, 100.0)
+        full = dice.choice([dice.uniform(0.0, 20.0), dice.uniform(70.0, 100.0)])
         while full > 4.0:
             cpu = dice.uniform(2.0, 20.0)
             full -= cpu
-            owner = f"w{dice.randrange(8)}"
+            owner = f"w{dice.randrange(12)}"
             world.pod(
                 f"{owner}-{len(world.made_pods)}",
                 f"n{number}",
