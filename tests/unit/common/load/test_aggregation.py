@@ -224,3 +224,17 @@ def test_memory_does_not_depend_on_how_often_usage_is_read() -> None:
     past = world.tracker._past
     assert past is not None
     assert past._pods.shape == (2, MOST_SLOTS, 1)
+
+
+def test_memory_does_not_grow_with_pods_that_come_and_go() -> None:
+    world = LoadWorld(settings("p95:60m"))
+    world.node("n1", cpu="10")
+    for number in range(100):
+        world.pod(f"p{number}")
+        if number >= 3:
+            world.leave(f"p{number - 3}")
+        there = [f"p{each}" for each in range(max(0, number - 2), number + 1)]
+        sampled(world, dict.fromkeys(there, 1000.0))
+    past = world.tracker._past
+    assert past is not None
+    assert past._pods.shape == (2, MOST_SLOTS, 3)

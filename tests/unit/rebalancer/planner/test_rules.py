@@ -145,6 +145,7 @@ def drawn(seed: int) -> Drawn:
         "namespaces": [rule.given for rule in spaces],
     }
     sometimes(dice, 0.2, config, "schedule", OPEN, CLOSED)
+    sometimes(dice, 0.3, config, "poolLabel", "disk", "pool")
     sometimes(dice, 0.3, config, "schedules", {LEVELING: CLOSED}, {CEILINGS: OPEN})
     world, nodes = PlannerWorld(config=config), {}
     for name, labels in SPACES.items():
@@ -261,6 +262,8 @@ def test_every_node_has_the_goals_of_its_own_pool(seed: int) -> None:
         if isinstance(goal, Spread):
             rules = [asked.pool(node) for node in goal.nodes]
             assert all(rule == rules[0] for rule in rules)
+            key = asked.config.get("poolLabel", "")
+            assert len({asked.nodes[node].get(key) for node in goal.nodes}) == 1
             general = asked.config["imbalanceThreshold"]
             assert goal.points == rules[0].get("imbalanceThreshold", general)
             assert LEVELING in asked.enabled(goal.nodes[0])
