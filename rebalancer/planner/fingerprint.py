@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from rebalancer.planner.problem import Demand
 
 DECIDING: Final = (
+    "cpu_threshold",
+    "memory_threshold",
+    "imbalance_threshold",
+    "pools",
+    "namespaces",
+    "pool_label",
     "priority_policy",
     "min_gain",
     "max_reschedule_pods",
@@ -38,7 +44,7 @@ class Fingerprints:
         self._pods: dict[NodeName, tuple[Pods, str]] = {}
 
     def of(self, demand: Demand) -> str:
-        """Return a digest of nodes, loads and pods, the budgets, goals and limits."""
+        """Return a digest of nodes, loads and pods, the budgets, goals, rules and limits."""
         digest = blake2b(digest_size=16)
         for part in self._parts(demand):
             digest.update(part.encode())
@@ -48,11 +54,14 @@ class Fingerprints:
     def _parts(self, demand: Demand) -> Iterator[str]:
         snapshot, load = demand.cluster.snapshot, demand.cluster.load.nodes
         self._pods = {name: self._at(name, view.pods) for name, view in snapshot.nodes.items()}
+        rules = demand.cluster.rules
         for name in sorted(snapshot.nodes):
-            found = load[name]
-            yield f"{name} {found.cpu_milli!r} {found.mem_bytes!r} {self._pods[name][1]}"
+            found, pool = load[name], rules.of_node(name).name
+            yield f"{name} {pool} {found.cpu_milli!r} {found.mem_bytes!r} {self._pods[name][1]}"
             if found.further:
                 yield repr(found.further)
+        if rules.rules.config.namespaces:
+            yield repr([(n, rules.of_namespace(n).words) for n in sorted(snapshot.by_namespace)])
         for key in sorted(snapshot.budgets):
             yield f"{key} {snapshot.budgets[key].disruptions_allowed}"
         yield repr(demand.assessment.goals)

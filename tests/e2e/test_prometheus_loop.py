@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from common.clock import SYSTEM
 from simulator import build
 from simulator.api import is_ready
 from tests.support.http import fetch, plain_http
@@ -24,7 +23,7 @@ from tests.support.stands.closed_loop import Loop, closed_loop
 from tests.support.stands.command import evenkeel
 from tests.support.stands.extender import eventually
 from tests.support.stands.extender_service import go_json
-from tests.support.stands.prometheus import Exporter, Line, prometheus
+from tests.support.stands.prometheus import Counters, Exporter, Line, prometheus
 
 Json = dict[str, Any]  # Any: what a program says, and what it is told
 
@@ -42,20 +41,6 @@ PRESSURE: tuple[tuple[str, Json], ...] = (
 OF_KUBELETS = ("waiting", "free")
 """The nodes whose pressure only their kubelets report."""
 APPS = {"waiting": (4, "500m"), "sending": (4, "500m"), "near": (2, "250m"), "free": (4, "1000m")}
-
-
-class Counters:
-    """Counters that go on from where they are when a rate changes."""
-
-    def __init__(self) -> None:
-        self._totals: defaultdict[str, float] = defaultdict(float)
-        self._read_s: dict[str, float] = {}
-
-    def line(self, name: str, labels: Json, rate: float) -> Line:
-        now_s, key = SYSTEM.now(), f"{name}{sorted(labels.items())}"
-        self._totals[key] += rate * (now_s - self._read_s.get(key, now_s))
-        self._read_s[key] = now_s
-        return Line(name, labels, value=self._totals[key])
 
 
 class Machines:

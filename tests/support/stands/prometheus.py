@@ -12,6 +12,7 @@ import asyncio
 import json
 import shutil
 import socket
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -46,6 +47,20 @@ class Line:
 
 
 _EPOCH_S = 1_700_000_000.0
+
+
+class Counters:
+    """Counters that go on from where they are when a rate changes."""
+
+    def __init__(self) -> None:
+        self._totals: defaultdict[str, float] = defaultdict(float)
+        self._read_s: dict[str, float] = {}
+
+    def line(self, name: str, labels: Mapping[str, str], rate: float) -> Line:
+        now_s, key = SYSTEM.now(), f"{name}{sorted(labels.items())}"
+        self._totals[key] += rate * (now_s - self._read_s.get(key, now_s))
+        self._read_s[key] = now_s
+        return Line(name, labels, value=self._totals[key])
 
 
 @dataclass
