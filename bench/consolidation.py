@@ -28,6 +28,7 @@ TARGET: Final = 65.0
 SETTINGS: Final = {"enabledStrategies": ["Consolidation"], "singleReplica": "allow"}
 FIRM: Final = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
 COST: Final = "price"
+ZONE: Final = "topology.kubernetes.io/zone"
 SECONDS: Final = 20.0
 
 
@@ -66,13 +67,13 @@ class Drawn:
         priced = {**SETTINGS, "consolidation": {"target": TARGET, "cost": {"label": COST}}}
         cluster = ZooCluster(dict(priced))
         for name, node in self.nodes.items():
-            labels = {COST: str(node.cost), "zone": node.zone}
+            labels = {COST: str(node.cost), ZONE: node.zone}
             cluster.node(name, cpu=node.cpu_milli // 1000, gib=node.mem_bytes // GIB, labels=labels)
         for workload in dict.fromkeys(pod.workload for pod in self.pods.values()):
             pods = [pod for pod in self.pods.values() if pod.workload == workload]
             first, more = pods[0], dict[str, Any]()
             if first.zone:
-                more["spec"] = {"nodeSelector": {"zone": first.zone}}
+                more["spec"] = {"nodeSelector": {ZONE: first.zone}}
             cluster.workload(
                 workload,
                 [pod.home for pod in pods],
@@ -96,7 +97,9 @@ def draw(
     level: tuple[float, float],
     firm: float = 0.0,
     zones: int = 1,
+    bound: float = 0.5,
     generous: float = 0.6,
+    memory: tuple[int, int] = (256, 256),
 ) -> Drawn:
     """Return nodes of these cores and costs, filled to a level with workloads of 1 to 3 pods."""
     found = Drawn()
@@ -109,13 +112,14 @@ def draw(
         homes = rng.sample(open_, min(len(open_), rng.randint(1, 3)))
         use = rng.randint(150, 900)
         asked = Use(int(use * generous), GIB // 8)
-        zone = found.nodes[homes[0]].zone if zones > 1 and rng.random() < 0.5 else ""
+        zone = found.nodes[homes[0]].zone if zones > 1 and rng.random() < bound else ""
         homes = [home for home in homes if not zone or found.nodes[home].zone == zone]
         stays = rng.random() < firm
+        mib = rng.randint(*memory)
         for index, home in enumerate(homes):
             milli = min(use, max(50, int(left[home])))
             left[home] -= milli
-            pod = Pod(home, Use(milli, GIB // 4), asked, f"app-{number}", zone, stays)
+            pod = Pod(home, Use(milli, mib * GIB // 1024), asked, f"app-{number}", zone, stays)
             found.pods[f"app-{number}-{index}"] = pod
         number += 1
     return found
@@ -144,8 +148,25 @@ def requested(rng: random.Random) -> Drawn:
     return draw(rng, [(8, 1.0)] * rng.randint(5, 8), level=(10, 35), generous=2.2)
 
 
+def hungry(rng: random.Random) -> Drawn:
+    """Memory is as short as CPU: what fits by one does not fit by the other."""
+    sizes = [(8, 1.0)] * rng.randint(5, 9)
+    return draw(rng, sizes, level=(10, 40), memory=(200, 4000))
+
+
+def spanned(rng: random.Random) -> Drawn:
+    """Replicas stay apart over three real zones."""
+    sizes = [(8, 1.0)] * rng.randint(6, 10)
+    return draw(rng, sizes, level=(10, 40), zones=3, bound=0.2)
+
+
+def large(rng: random.Random) -> Drawn:
+    kinds = [(8, 1.0), (16, 1.8), (32, 3.9)]
+    return draw(rng, rng.choices(kinds, k=rng.randint(15, 40)), level=(5, 30), firm=0.02)
+
+
 FAMILIES: Final[Mapping[str, Callable[[random.Random], Drawn]]] = {
-    each.__name__: each for each in (equal, mixed, firm, zoned, requested)
+    each.__name__: each for each in (equal, mixed, firm, zoned, requested, hungry, spanned, large)
 }
 
 
@@ -199,6 +220,25 @@ class Judge:
                 ]
                 self._row(-highspy.kHighsInf, max(0.0, room), terms)
             self._apart(name)
+        for zone in dict.fromkeys(node.zone for node in drawn.nodes.values()):
+            self._apart_in(zone)
+
+    def _apart_in(self, zone: str) -> None:
+        """No zone gets all replicas of a workload that could use another."""
+        nodes, zones = self._drawn.nodes, {node.zone for node in self._drawn.nodes.values()}
+        by_workload: dict[str, list[str]] = {}
+        for key, pod in self._drawn.pods.items():
+            by_workload.setdefault(pod.workload, []).append(key)
+        for pods in by_workload.values():
+            there = sum(nodes[self._drawn.pods[key].home].zone == zone for key in pods)
+            terms = [
+                (column, 1.0)
+                for (key, name), column in self._goes.items()
+                if key in pods
+                and nodes[name].zone == zone != nodes[self._drawn.pods[key].home].zone
+            ]
+            if len(pods) > 1 and len(zones) > 1 and terms:
+                self._row(-highspy.kHighsInf, max(0.0, float(len(pods) - 1 - there)), terms)
 
     def _apart(self, name: str) -> None:
         """No host gets all replicas of a workload; what is there already may stay."""

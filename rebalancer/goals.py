@@ -84,6 +84,10 @@ class Ceiling(msgspec.Struct, frozen=True, gc=False, repr_omit_defaults=True):
         return Ceiling((self.cpu_percent + 100.0) / 2.0, self.mem_percent, self.further)
 
 
+Places = tuple[tuple[PodUid, NodeName], ...]
+"""Where pods go."""
+
+
 class AtMost(msgspec.Struct, frozen=True, kw_only=True):
     """A node above its ceiling has to come under it."""
 
@@ -121,6 +125,8 @@ class Empty(msgspec.Struct, frozen=True, kw_only=True):
 
     Without it they are moved as far as possible, as for maintenance.
     """
+    places: Places = ()
+    """Where its pods find room together with those of the other nodes that are emptied whole."""
 
 
 class Relocate(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,8 +31,9 @@ from rebalancer.planner.instance import Flags
 from rebalancer.planner.movable import Movable
 from rebalancer.planner.pool_levels import guards
 from rebalancer.planner.program import Answer, LinearProblem, Program
-from rebalancer.planner.replicas import NO_ZONE, Census
+from rebalancer.planner.replicas import Census
 from rebalancer.strategies.evenness import Ints
+from rebalancer.strategies.shares import NO_ZONE
 from rebalancer.strategies.topologies import Topology
 
 UNMET: Final = 1_000.0

@@ -157,8 +157,26 @@ class _Planning:
             spare = spare[: len(spare) // 2]
         return chosen
 
+    def _as_stated(self, chosen: Chosen) -> Chosen:
+        """Send pods of nodes that are emptied whole where their goals say, if that is better."""
+        problem, draft = self._problem, self._search.made(chosen)
+        if all(draft.meets(goal) for goal in problem.emptied):
+            return chosen
+        places = dict(place for goal in problem.emptied for place in goal.places)
+        emptied = [m for g in problem.emptied for m in problem.judged(problem.row_of[g.node])]
+        moves = {s.m: s.row for s in chosen.steps if s.m.pod.uid not in places}
+        moves |= {m: problem.row_of[places[m.pod.uid]] for m in emptied if m.pod.uid in places}
+        before, given_up = self._search.marks, problem.take_back()
+        found = self._as_found(moves) if places else None
+        if found is None or self._rank(found) >= self._rank(chosen):
+            self._search.marks = before
+            problem.give_up(given_up)
+            return chosen
+        return found
+
     def _improved(self, chosen: Chosen) -> Chosen:
         """Let the solver look for a better plan where this one may not be the best."""
+        chosen = self._as_stated(chosen)
         solve = self._demand.solve
         if solve is None or not self._problem.goals:
             return chosen

@@ -29,11 +29,7 @@ from rebalancer.planner.instance import Flags, Ints
 from rebalancer.planner.movable import Movable
 from rebalancer.planner.problem import Problem
 from rebalancer.planner.resources import every
-
-HOST: Final = "kubernetes.io/hostname"
-ZONE: Final = "topology.kubernetes.io/zone"
-NO_ZONE: Final = -1
-UNLIMITED: Final = 1 << 30
+from rebalancer.strategies.shares import HOST, NO_ZONE, UNLIMITED, ZONE, fair_share
 
 _NONE: Final[Counter[int]] = Counter()
 
@@ -54,12 +50,6 @@ class ReplicaCounts:
         zones = [zone for zone, count in self.zones.items() if count >= self.per_zone]
         object.__setattr__(self, "full_hosts", hosts)
         object.__setattr__(self, "full_zones", zones)
-
-
-def fair_share(replicas: int, domains: int) -> int:
-    """Return how many replicas one of several domains may hold."""
-    share = ceil(replicas / max(1, domains)) + 1
-    return min(share, replicas - 1) if replicas > 1 and domains > 1 else share
 
 
 class Census:

@@ -17,7 +17,7 @@ from common.config import NodeRules, RebalancerConfiguration
 from common.config import Strategy as StrategyName
 from common.fit import World
 from common.load import LoadView
-from rebalancer.goals import Ceiling, Goal
+from rebalancer.goals import Ceiling, Goal, Places
 from rebalancer.refusals import Refusal
 from rebalancer.rules import ClusterRules
 from rebalancer.strategies.mobility import Mobility
@@ -37,6 +37,8 @@ class Consolidated:
     emptied: tuple[NodeName, ...] = ()
     """Those of them that still have pods which have to leave."""
     notes: tuple[str, ...] = ()
+    places: Mapping[NodeName, Places] = field(default_factory=dict)
+    """Where the pods of each of these find room."""
 
 
 Judge = Callable[[PodRecord], tuple[Refusal, ...]]

@@ -23,7 +23,7 @@ from typing import ClassVar, Final
 from common.cluster.migrations import MigrationRecord
 from common.cluster.records import NodeName, PodRecord
 from common.config import Strategy as StrategyName
-from rebalancer.goals import BALANCED, Ceiling, Empty, Goal
+from rebalancer.goals import BALANCED, Ceiling, Empty, Goal, Places
 from rebalancer.refusals import Reason, Refusal
 from rebalancer.strategies.base import ClusterView, Consolidated, Participation, Refused
 from rebalancer.strategies.consolidation_choice import choose
@@ -44,8 +44,6 @@ from rebalancer.strategies.resource_optimization import above
 
 NAMED: Final = 3
 """Nodes that a note names at most."""
-ROUNDS: Final = 3
-"""How often replicas are spread over the nodes that stay, and the choice is made again."""
 _KEPT_EMPTY: Final = Reason.KEPT_EMPTY.refusal()
 _WAITS: Final = frozenset({Reason.BEING_REMOVED, Reason.NOT_READY, Reason.UNKNOWN_LOAD})
 """A marked node with one of these reasons stays marked; no pod is moved for it now."""
@@ -69,6 +67,7 @@ class Consolidation:
                 node=name,
                 message=f"{name} is emptied so that an autoscaler can remove it",
                 ceiling=Ceiling(target, target, further),
+                places=parts.consolidated.places.get(name, ()),
             )
             for name in parts.consolidated.emptied
         ]
@@ -131,7 +130,7 @@ class _Decision:
         emptied = tuple(n.name for n in nodes if n.name in kept and n.pods)
         if self.parts.pending:
             emptied = ()
-        return Consolidated(kept, emptied, tuple(self._notes(kept, stop)))
+        return Consolidated(kept, emptied, tuple(self._notes(kept, stop)), chosen)
 
     def _marked(self, marked: Collection[NodeName]) -> tuple[frozenset[NodeName], list[Surveyed]]:
         """Return the marked nodes that only wait, and those to be emptied further."""
@@ -169,21 +168,18 @@ class _Decision:
                 break
         return nodes
 
-    def _chosen(self, nodes: Sequence[Surveyed]) -> frozenset[NodeName]:
+    def _chosen(self, nodes: Sequence[Surveyed]) -> dict[NodeName, Places]:
+        """Return the nodes to empty, with where their pods find room."""
         if not nodes:
-            return frozenset()
+            return {}
         market = Market(self.cluster, self.parts, nodes)
-        found: frozenset[NodeName] = frozenset()
-        for _ in range(ROUNDS):
-            rows = choose(market.packing(fewer=len(found)))
-            more = frozenset(market.names[row] for row in rows)
-            if len(more) <= len(found):
-                break
-            found = more
+        choice = choose(market.packing())
+        found = {market.names[row]: market.places(places) for row, places in choice.items()}
         takers = {name for name, may in zip(market.names, market.takes, strict=True) if may}
-        if takers <= found:  # somewhere the next pod has to go
+        if takers <= found.keys():  # somewhere the next pod has to go
             new = sorted(n.name for n in nodes if n.name in found and not n.marked)
-            found -= {*new[:1]}
+            for name in new[:1]:
+                del found[name]
         return found
 
     def _stop(self) -> str:

@@ -12,8 +12,7 @@ Nodes that are being emptied already come first: they are given up only if their
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Final
@@ -21,8 +20,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from rebalancer.strategies.shares import Arrivals, Flags, ReplicaRules
+
 Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
 
 TOLERANCE: Final = 1e-9
 EXHAUSTIVE: Final = 12
@@ -42,10 +42,8 @@ class Parcel:
     """[D] what it takes of each resource."""
     allowed: Flags
     """[N] where it may run."""
-    group: Hashable = None
-    """Whose replica it is; None for a pod without others."""
-    most: int = 0
-    """How many of the group one node may hold; 0 for any number."""
+    replicas: ReplicaRules | None = None
+    """Where the replicas of its workload are, and how many a host or zone may hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -61,12 +59,14 @@ class Packing:
     """Nodes that may be emptied, all pods of which are parcels."""
     kept: Sequence[int] = ()
     """Those of them that are being emptied already."""
-    held: Counter[tuple[Hashable, int]]
-    """How many replicas of each group each node holds now."""
 
 
-def choose(packing: Packing) -> dict[int, tuple[int, ...]]:
-    """Return the nodes to empty, each with the nodes where its pods find room."""
+Choice = dict[int, dict[int, int]]
+"""The nodes to empty, each with the node where each of its parcels finds room."""
+
+
+def choose(packing: Packing) -> Choice:
+    """Return the set of nodes that saves the most, as far as the search finds it."""
     return _Search(packing).run()
 
 
@@ -83,7 +83,7 @@ class _Search:
         scale = np.maximum(packing.room.max(axis=0, initial=0.0), TOLERANCE)
         self._bulk = [float((each.weight / scale).max(initial=0.0)) for each in packing.parcels]
 
-    def run(self) -> dict[int, tuple[int, ...]]:
+    def run(self) -> Choice:
         base = _State(self._packing)
         kept = sorted(self._packing.kept, key=lambda n: (sum(self._bulks(n)), n))
         self._add_all(base, kept)
@@ -95,10 +95,7 @@ class _Search:
             best = max(best, found, key=self._rank)
         best = self._exchanged(best, fixed)
         best = self._exhaustive(best, fixed)
-        return {
-            node: tuple(sorted({best.place[p] for p in self._of[node]}))
-            for node in sorted(best.emptied)
-        }
+        return {node: {p: best.place[p] for p in self._of[node]} for node in sorted(best.emptied)}
 
     def _rank(self, state: _State) -> tuple[float, int]:
         saved = sum(self._packing.costs[node] for node in state.emptied)
@@ -245,14 +242,14 @@ class _State:
     def __init__(self, packing: Packing) -> None:
         self._packing = packing
         self._free = packing.room.copy()
-        self._more: Counter[tuple[Hashable, int]] = Counter()
+        self._come: dict[ReplicaRules, Arrivals] = {}
         self.place: dict[int, int] = {}
         self.emptied: set[int] = set()
 
     def copy(self) -> _State:
         found = _State(self._packing)
         found._free = self._free.copy()
-        found._more = self._more.copy()
+        found._come = {rules: come.copy(rules) for rules, come in self._come.items()}
         found.place, found.emptied = dict(self.place), set(self.emptied)
         return found
 
@@ -266,8 +263,13 @@ class _State:
     def _shift(self, number: int, target: int, sign: int) -> None:
         parcel = self._packing.parcels[number]
         self._free[target] -= sign * parcel.weight
-        if parcel.group is not None:
-            self._more[parcel.group, target] += sign
+        if parcel.replicas is not None:
+            self._coming(parcel.replicas).shift(parcel.home, target, sign)
+
+    def _coming(self, rules: ReplicaRules) -> Arrivals:
+        if rules not in self._come:
+            self._come[rules] = Arrivals(rules)
+        return self._come[rules]
 
     def choices(self, number: int) -> int:
         return int(np.count_nonzero(self._allowed(number)))
@@ -294,9 +296,7 @@ class _State:
         found[parcel.home] = False
         if self.emptied:
             found[list(self.emptied)] = False
-        if parcel.group is not None and parcel.most:
-            for row in np.flatnonzero(found).tolist():
-                key = (parcel.group, row)
-                if self._packing.held[key] + self._more[key] >= parcel.most:
-                    found[row] = False
+        if parcel.replicas is not None and found.any():
+            come = self._coming(parcel.replicas)
+            found &= parcel.replicas.open_to(parcel.home, come, self.emptied)
         return found

@@ -8,26 +8,31 @@ already, and nodes that it has just added, are left to it.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
-from math import ceil, isfinite
+from math import isfinite
 from typing import Final
 
 import numpy as np
 
 from common.api.contract import CONSOLIDATION_SINCE, kept_empty
+from common.api.objects import Effect
 from common.cache.snapshot import NodeView
-from common.cluster.records import NodeName, NodeRecord, PodRecord
+from common.cluster.records import ControllerId, NodeName, NodeRecord, PodRecord
+from common.cluster.shapes import PodShape
+from common.cluster.tolerations import tolerated
 from common.config import NodeCost
 from common.config import Strategy as StrategyName
 from common.fit import Leave, replacement
 from common.load import NodeLoad
 from rebalancer.evictability.deadline import moment_of
+from rebalancer.goals import Places
 from rebalancer.refusals import Reason, Refusal
 from rebalancer.strategies.base import ClusterView, Participation
-from rebalancer.strategies.consolidation_choice import Flags, Floats, Packing, Parcel
+from rebalancer.strategies.consolidation_choice import Floats, Packing, Parcel
 from rebalancer.strategies.pools import kept_by_autoscalers
+from rebalancer.strategies.preferences import Preferences
+from rebalancer.strategies.shares import HOST, NO_ZONE, UNLIMITED, ZONE, Flags, Ints, ReplicaRules
 
 CANDIDATES: Final = 100
 """Nodes that are considered at a time, those with the fewest pods first."""
@@ -40,7 +45,6 @@ GOES_WITH_NODE: Final = frozenset(
 )
 """Pods with one of these reasons keep no node from being removed."""
 INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
-HOST: Final = "kubernetes.io/hostname"
 _STATEFUL_SET: Final = "StatefulSet"
 
 
@@ -177,22 +181,37 @@ class Market:
         marked = {node.name for node in nodes if node.marked}
         self.takes = np.array([self._may_take(name, marked) for name in self.names], dtype=np.bool_)
         self._masks: dict[Hashable, Flags] = {}
+        self._suited: dict[Hashable, Flags] = {}
+        self._rules: dict[ControllerId, ReplicaRules] = {}
+        self._preferences = Preferences(cluster.world)
+        refuses = parts.refuges_refused
+        shelters = [name not in refuses and name not in marked for name in self.names]
+        self._houses: Flags = self.takes | np.array(shelters, dtype=np.bool_)
+        self._zone = self._zones()
         self._room = np.array([self._room_of(name) for name in self.names]).reshape(-1, 5)
         prices = filled_in(costs(cluster, self.names))
         self._costs = [prices[name] for name in self.names]
-        self._homes = [self._weighed(node) for node in self._nodes]
+        self._pods = [each for node in self._nodes for each in self._weighed(node)]
 
-    def packing(self, fewer: int = 0) -> Packing:
-        """Return what to choose from; `fewer` nodes than now will be left to spread over."""
-        pods = [each for home in self._homes for each in home]
+    def packing(self) -> Packing:
+        """Return what to choose from."""
         return Packing(
             room=self._room,
             costs=self._costs,
-            parcels=[self._parcel(*each, fewer) for each in pods],
+            parcels=[self._parcel(*each) for each in self._pods],
             candidates=[self._row[node.name] for node in self._nodes],
             kept=[self._row[node.name] for node in self._nodes if node.marked],
-            held=self._held(pod for pod, _ in pods),
         )
+
+    def places(self, found: Mapping[int, int]) -> Places:
+        """Return where pods go, by the numbers of their parcels."""
+        return tuple((self._pods[p][0].uid, self.names[row]) for p, row in sorted(found.items()))
+
+    def _zones(self) -> Ints:
+        """[N] return the zone of each node as a number."""
+        labels = [self._cluster.snapshot.nodes[n].node.labels.get(ZONE, "") for n in self.names]
+        numbers = {zone: number for number, zone in enumerate(sorted({*labels} - {""}))}
+        return np.array([numbers.get(label, NO_ZONE) for label in labels], dtype=np.int64)
 
     def _may_take(self, name: NodeName, marked: Collection[NodeName]) -> bool:
         against = self._parts.targets_refused.get(name, ())
@@ -230,14 +249,12 @@ class Market:
             found.append((pod, np.array(weight, dtype=np.float64)))
         return found
 
-    def _parcel(self, pod: PodRecord, weight: Floats, fewer: int) -> Parcel:
-        allowed = self._mask(pod)
+    def _parcel(self, pod: PodRecord, weight: Floats) -> Parcel:
         return Parcel(
             home=self._row[pod.node],
             weight=weight,
-            allowed=allowed,
-            group=pod.controller_id,
-            most=self._most(pod, allowed, fewer),
+            allowed=self._mask(pod) & self.takes & self._suits(pod),
+            replicas=self._replicas(pod),
         )
 
     def _mask(self, pod: PodRecord) -> Flags:
@@ -249,38 +266,63 @@ class Market:
             after = world.after(Leave(pod.uid))
             mask = after.mask(replacement(pod, after.snapshot))
             rows = after.index.facts.row_of
-            fits = np.array([bool(mask[rows[name]]) for name in self.names], dtype=np.bool_)
-            found = self._masks[key] = fits & self.takes
+            found = np.array([bool(mask[rows[name]]) for name in self.names], dtype=np.bool_)
+            self._masks[key] = found
         return found
 
-    def _most(self, pod: PodRecord, allowed: Flags, fewer: int) -> int:
-        """Return how many replicas of a workload one host may hold, as the planner has it."""
-        if pod.controller_id is None:
-            return 0
-        if any(term.topology_key == HOST for term in pod.shape.anti_affinity):
-            return 1
-        if any(constraint.topology_key == HOST for constraint in pod.shape.spread):
-            return 0
-        hosts = self._hosts(pod)
-        if pod.owner is not None and pod.owner.kind == _STATEFUL_SET:
-            return max(hosts.values(), default=1)
-        replicas = hosts.total()
-        rows = set(np.flatnonzero(allowed).tolist()) | {self._row[name] for name in hosts}
-        domains = max(1, len(rows) - fewer)
-        share = ceil(replicas / domains) + 1
-        return min(share, replicas - 1) if replicas > 1 and domains > 1 else share
+    def _suits(self, pod: PodRecord) -> Flags:
+        """Return the nodes without soft taints against a pod, and none that it prefers less."""
+        shape, rules = pod.shape, self._cluster.rules.of_node(pod.node)
+        prefers = StrategyName.PREFERRED_NODES in rules.enabled_strategies
+        prefers = prefers and bool(shape.preferred_nodes)
+        key: Hashable = (
+            (shape.tolerations, shape.preferred_nodes, pod.node) if prefers else (shape.tolerations)
+        )
+        if key not in self._suited:
+            found = [self._welcomes(name, shape) for name in self.names]
+            if prefers:
+                least = self._preferences.of(shape, pod.node)
+                suits = (self._preferences.of(shape, name) >= least for name in self.names)
+                found = [welcome and each for welcome, each in zip(found, suits, strict=True)]
+            self._suited[key] = np.array(found, dtype=np.bool_)
+        return self._suited[key]
 
-    def _hosts(self, pod: PodRecord) -> Counter[NodeName]:
-        siblings = self._cluster.snapshot.siblings(pod).values()
-        return Counter(
-            each.node
-            for each in siblings
-            if each.node in self._row and not (each.terminating or each.finished)
+    def _welcomes(self, name: NodeName, shape: PodShape) -> bool:
+        taints = self._cluster.snapshot.nodes[name].node.taints
+        soft = (taint for taint in taints if taint.effect == Effect.PREFER_NO_SCHEDULE)
+        return all(tolerated(taint, shape.tolerations) for taint in soft)
+
+    def _replicas(self, pod: PodRecord) -> ReplicaRules | None:
+        """Return how many replicas hosts and zones may hold, as the planner has it."""
+        group = pod.controller_id
+        if group is None:
+            return None
+        if group not in self._rules:
+            self._rules[group] = self._counted(pod)
+        return self._rules[group]
+
+    def _counted(self, pod: PodRecord) -> ReplicaRules:
+        hosts, stated = self._hosts(pod), {each.topology_key for each in pod.shape.spread}
+        stateful = pod.owner is not None and pod.owner.kind == _STATEFUL_SET
+        zones = np.bincount(self._zone[self._zone != NO_ZONE], hosts[self._zone != NO_ZONE])
+        per_host = int(hosts.max(initial=1)) if stateful else None
+        per_zone = int(zones.max(initial=1)) if stateful else None
+        if any(term.topology_key == HOST for term in pod.shape.anti_affinity):
+            per_host = 1
+        enabled = self._cluster.rules.of_node(pod.node).enabled_strategies
+        fits = self._mask(pod)
+        return ReplicaRules(
+            hosts=hosts,
+            eligible=self._houses if _has_ties(pod) else self._houses & fits,
+            zone=self._zone,
+            per_host=UNLIMITED if HOST in stated else per_host,
+            per_zone=UNLIMITED if ZONE in stated else per_zone,
+            free=self.takes & fits if StrategyName.DUPLICATES in enabled else None,
         )
 
-    def _held(self, pods: Iterator[PodRecord]) -> Counter[tuple[Hashable, int]]:
-        found: Counter[tuple[Hashable, int]] = Counter()
-        for group, pod in {p.controller_id: p for p in pods if p.controller_id}.items():
-            for name, count in self._hosts(pod).items():
-                found[group, self._row[name]] = count
+    def _hosts(self, pod: PodRecord) -> Ints:
+        found: Ints = np.zeros(len(self.names), dtype=np.int64)
+        for each in self._cluster.snapshot.siblings(pod).values():
+            if each.node in self._row and not (each.terminating or each.finished):
+                found[self._row[each.node]] += 1
         return found

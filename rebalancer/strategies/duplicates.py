@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from math import ceil
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from common.cluster.records import ControllerId, NodeName, PodRecord
 from common.config import Strategy as StrategyName
@@ -24,8 +24,7 @@ from rebalancer.strategies.base import ClusterView, Participation
 from rebalancer.strategies.homes import Homes, leaving, settled
 from rebalancer.strategies.preferences import Preferences
 from rebalancer.strategies.seats import Seats, Wishes
-
-HOST: Final = "kubernetes.io/hostname"
+from rebalancer.strategies.shares import HOST
 
 Hosts = dict[NodeName, list[PodRecord]]
 

@@ -22,9 +22,8 @@ from common.cluster.shapes import Spread
 from common.fit import Candidate, World
 from common.fit.predicates.topology_spread import constraint_selector, counted_rows, spreading
 from rebalancer.strategies.evenness import Ints, distance, width
+from rebalancer.strategies.shares import HOST, ZONE
 
-HOST: Final = "kubernetes.io/hostname"
-ZONE: Final = "topology.kubernetes.io/zone"
 DEFAULTS: Final = ((HOST, 3), (ZONE, 5))
 """Topology keys and skews of kube-scheduler's own constraints."""
 _SELECTING: Final = frozenset({"ReplicaSet", "StatefulSet", "ReplicationController"})

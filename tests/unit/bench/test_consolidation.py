@@ -29,6 +29,13 @@ async def test_the_program_frees_at_least_95_percent_of_the_optimum(family: str)
     assert sum(r.freed for r in results) >= 0.95 * sum(r.most for r in results)
 
 
+@pytest.mark.parametrize(("family", "seed"), [("zoned", 705), ("mixed", 5), ("firm", 11)])
+async def test_a_set_that_fits_in_one_way_only_is_freed_too(family: str, seed: int) -> None:
+    result = await compared(family, seed, planned)
+    assert result.broken == ()
+    assert result.freed == pytest.approx(result.most)
+
+
 def drawn(*loads: int) -> Drawn:
     """Return nodes of 8 cores, each with one pod that uses so many millicores."""
     found = Drawn()
