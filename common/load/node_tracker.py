@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
 from typing import Final
 
 import msgspec
@@ -18,7 +19,7 @@ import msgspec
 from common.api.contract import Unknown
 from common.cache.snapshot import Snapshot
 from common.cluster.records import NodeName, PodRecord, PodUid
-from common.load.freshness import Limits, uses_nothing
+from common.load.freshness import STAMP_PRECISION_S, Limits, began_s, uses_nothing
 from common.load.overhead import LAG_S, Overhead
 from common.load.values import FurtherLoad, Load
 from common.usage.history import PodHistory
@@ -47,6 +48,7 @@ class NodeTracker:
     __slots__ = (
         "_left_s",
         "_pods",
+        "_settled",
         "departed",
         "further",
         "overhead",
@@ -80,6 +82,8 @@ class NodeTracker:
         self.departed: dict[PodUid, Departure] = {each.uid: each for each in moved}
         """Pods that left, and of which the sample may still tell."""
         self._pods = pods
+        self._settled: tuple[Mapping[PodUid, PodRecord] | None, float] = None, inf
+        """The pods that were looked through, and when the newest of them began."""
         # Which pods left before the first snapshot is not known, so it may have been just now.
         self._left_s = now_s
 
@@ -109,6 +113,14 @@ class NodeTracker:
         # One that has crashed and runs again has not left; the sample contains it.
         self.departed = {u: d for u, d in self.departed.items() if not _uses(pods.get(u), now_s)}
         self._pods = pods
+
+    def has_old_pods_only(self, pods: Mapping[PodUid, PodRecord], moment_s: float) -> bool:
+        """Tell whether all pods used the node from that moment on, and none is being deleted."""
+        if self._settled[0] is not pods:
+            leaving = any(pod.deleted_s is not None for pod in pods.values())
+            began = inf if leaving else max(map(began_s, pods.values()), default=-inf)
+            self._settled = pods, began
+        return self._settled[1] + STAMP_PRECISION_S <= moment_s
 
     def take(self, node: Usage, limits: Limits, residual: Callable[[Usage], Load | None]) -> bool:
         """Learn from a sample; tell whether it said anything new.

@@ -81,10 +81,12 @@ def changes_since(usage: Usage, view: NodeView, tracker: NodeTracker, loads: Pod
     arriving: list[_Part] = []
     terminating: list[tuple[PodRecord, PodLoad]] = []
     start_s = usage.start_s
-    for pod in view.pods.values():
+    # On nearly all nodes, all pods are contained, and their samples need not be looked at.
+    settled = tracker.has_old_pods_only(view.pods, start_s)
+    for pod in () if settled else view.pods.values():
         began = began_before(pod, start_s)
         if began and pod.deleted_s is None:
-            continue  # nearly all pods, and their samples need not be looked at
+            continue
         load = loads.of(pod)
         if load.basis is Basis.NOTHING:
             continue

@@ -13,6 +13,10 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
+
+Figures = npt.NDArray[np.float64]
 
 _LARGEST: Final = 1e12
 _DIGITS: Final = b"0123456789,"
@@ -22,23 +26,24 @@ _NUMBERS: Final = msgspec.json.Decoder(list[float])
 def parsed(
     texts: Sequence[str],
     unit: str,
-    scale: Callable[[float], float],
+    scale: Callable[[Figures], Figures],
     parse: Callable[[str], float],
 ) -> list[float]:
     """Return what the texts say: `scale` of the number before `unit`, or else `parse` of all."""
-    odd = [place for place, text in enumerate(texts) if not text.endswith(unit)]
-    numbers = _joined(_without(texts, odd, f"0{unit}"), unit.encode())
+    odd: list[int] = []
+    numbers = _joined(texts, unit.encode())
+    if numbers is None:
+        odd = [place for place, text in enumerate(texts) if not text.endswith(unit)]
+        numbers = _joined(_without(texts, odd, f"0{unit}"), unit.encode()) if odd else None
     if numbers is None:
         return [parse(text) for text in texts]
-    found = [scale(number) for number in numbers]
+    found: list[float] = scale(np.array(numbers, np.float64)).tolist()
     for place in odd:
         found[place] = parse(texts[place])
     return found
 
 
 def _without(texts: Sequence[str], odd: Sequence[int], instead: str) -> Sequence[str]:
-    if not odd:
-        return texts
     plain = list(texts)
     for place in odd:
         plain[place] = instead
