@@ -424,7 +424,7 @@ async def shorten(bench: Bench) -> None:
             for arm in list(urls)[:: 1 if number % 2 else -1]:
                 await bench.configure(lambda _: None, urls[arm])
                 await trial.play(arm)
-    _print_table(*trial.table())
+            _print_table(*trial.table())  # each round takes minutes
 
 
 PARTS = {"weight": weigh, "timeout": time_out, "sampling": sample, "shortlist": shorten}
