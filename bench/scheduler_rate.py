@@ -216,10 +216,14 @@ class Stand:
 
 
 def _is_ready(url: str) -> bool:
+    """Return whether the extender knows the load of every node."""
     try:
-        return httpx.get(f"{url}/readyz", trust_env=False).status_code == 200
+        if httpx.get(f"{url}/readyz", trust_env=False).status_code != 200:
+            return False
+        metrics = httpx.get(f"{url}/metrics", trust_env=False).text
     except httpx.TransportError:
         return False
+    return re.search(r"^evenkeel_nodes_unknown 0(\.0)?$", metrics, re.MULTILINE) is not None
 
 
 def _go_calls(url: str) -> Calls:
