@@ -184,7 +184,7 @@ def parser(program: Program[Any, Any]) -> argparse.ArgumentParser:
         "--bind-address",
         metavar="A",
         default="127.0.0.1",
-        help="address to listen on; 0.0.0.0 or :: for all (default: %(default)s)",
+        help="address to listen on; 0.0.0.0 or :: for all, IPv4 and IPv6 (default: %(default)s)",
     )
     made.add_argument(
         "--health-port",

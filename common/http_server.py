@@ -38,6 +38,8 @@ _SWEEPS: Final = 4
 """How often a deadline is checked."""
 
 
+_ALL: Final = ("0.0.0.0", "::")
+_NO_IPV6: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 _HINT: Final = "; choose another port with a flag, 0 is a free one"
 
 
@@ -48,6 +50,8 @@ class CannotListen(Exception):
 async def listen(host: str, port: int) -> socket.socket:
     """Return a bound socket; port 0 is a free one. Raise `CannotListen` otherwise."""
     try:
+        if host in _ALL:
+            return _bound_to_all(port)
         found = await asyncio.get_running_loop().getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
@@ -60,10 +64,27 @@ async def listen(host: str, port: int) -> socket.socket:
         raise CannotListen(text) from None
 
 
+def _bound_to_all(port: int) -> socket.socket:
+    """Listen on IPv6 and IPv4, or on IPv4 alone where the kernel has no IPv6.
+
+    Kubernetes' programs read both addresses like this. In a cluster with IPv6 only, probes would
+    never reach a socket that is bound to 0.0.0.0.
+    """
+    try:
+        return _bound(socket.AF_INET6, socket.SOCK_STREAM, 0, "", ("::", port))
+    except OSError as error:
+        if error.errno not in _NO_IPV6:
+            raise
+        return _bound(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("0.0.0.0", port))
+
+
 def _bound(family: int, type_: int, protocol: int, _: str, address: Any) -> socket.socket:
     listener = socket.socket(family, type_, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            # Of `::` only; any other address is of one family anyway.
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         listener.bind(address)
         listener.setblocking(False)
     except OSError:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import signal
 import socket
 from collections.abc import AsyncIterator
@@ -212,6 +213,49 @@ async def test_an_ipv6_address_is_written_as_in_a_url(health: Health) -> None:
     assert address_of(listener) == f"[::1]:{port}"
     async with serving(health.app, listener), plain_http() as client:
         assert (await client.get(f"http://[::1]:{port}/livez")).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+async def test_all_addresses_are_those_of_both_families(health: Health, host: str) -> None:
+    """The manifests name 0.0.0.0; a cluster may have IPv6 only."""
+    if not has_ipv6():
+        pytest.skip("this machine has no IPv6")
+    listener = await listen(host, 0)
+    port = listener.getsockname()[1]
+    async with serving(health.app, listener), plain_http() as client:
+        for address in ("127.0.0.1", "[::1]"):
+            assert (await client.get(f"http://{address}:{port}/livez")).status_code == 200
+
+
+def has_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6) as tried:
+            tried.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+async def test_without_ipv6_all_addresses_are_those_of_ipv4(
+    health: Health, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Ipv4Only(socket.socket):
+        """What a kernel with `ipv6.disable=1` gives."""
+
+        def __init__(
+            self, family: int = -1, type: int = -1, proto: int = -1, fileno: int | None = None
+        ) -> None:
+            if family == socket.AF_INET6:
+                raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+            super().__init__(family, type, proto, fileno)
+
+    monkeypatch.setattr("common.http_server.socket.socket", Ipv4Only)
+    listener = await listen(host, 0)
+    monkeypatch.undo()
+    port = listener.getsockname()[1]
+    async with serving(health.app, listener), plain_http() as client:
+        assert (await client.get(f"http://127.0.0.1:{port}/livez")).status_code == 200
 
 
 async def test_the_port_is_free_again_afterwards(health: Health) -> None:
