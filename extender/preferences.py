@@ -6,8 +6,8 @@ Each answer may only err towards "it matters", and costs no more for a large clu
 and images are indexed by the events that change them.
 
 Score plugins: pkg/scheduler/framework/plugins/{nodeaffinity, interpodaffinity, tainttoleration,
-podtopologyspread, imagelocality, dynamicresources} in v1.36. Those that score requests
-(noderesources) have the same aim as load.
+podtopologyspread, imagelocality, dynamicresources, volumebinding} in v1.36 and v1.37. Those
+that score requests (noderesources) have the same aim as load.
 """
 
 from __future__ import annotations
@@ -159,7 +159,9 @@ class Images:
                 scaled = size * nodes // self._nodes
                 most += scaled
                 least += scaled if nodes == self._nodes else 0
-        return _points(most, shape.containers) != _points(least, shape.containers)
+        # Since Kubernetes 1.37 image volumes raise the largest size that counts.
+        counts = {shape.containers, len(shape.images)}
+        return any(_points(most, count) != _points(least, count) for count in counts)
 
     def _change(self, images: Iterable[tuple[str, int]], change: int) -> None:
         for name, size in dict(images).items():
@@ -170,9 +172,9 @@ class Images:
                 self._images.pop(name, None)
 
 
-def _points(scaled_bytes: int, containers: int) -> int:
+def _points(scaled_bytes: int, images: int) -> int:
     """Return the score of `calculatePriority` in image_locality.go."""
-    most = _MAX_IMAGE_BYTES * max(containers, 1)
+    most = _MAX_IMAGE_BYTES * max(images, 1)
     return (
         100
         * (min(max(scaled_bytes, _MIN_IMAGE_BYTES), most) - _MIN_IMAGE_BYTES)

@@ -93,6 +93,15 @@ def devices(call: Call) -> bool:
     return call.pod.record.shape.resource_claims > 0
 
 
+def volume_claims(call: Call) -> bool:
+    """The VolumeBinding plugin scores capacity where a volume would be bound or made.
+
+    By default since Kubernetes 1.37; whether a claim is bound already is not read here.
+    """
+    shape = call.pod.record.shape
+    return bool(shape.claims or shape.ephemeral_claims)
+
+
 def pod_group(call: Call) -> bool:
     """A group is tried as a whole, on one placement after the other."""
     return bool(call.pod.record.shape.pod_group)
@@ -126,6 +135,7 @@ ALL_NODES: Final[tuple[Callable[[Call], bool], ...]] = (
     sibling_rejected,
     own_preferences,
     devices,
+    volume_claims,
     pod_group,
     soft_taints,
     others_preferences,

@@ -32,6 +32,18 @@ NODE_TERM = {
     "preference": {"matchExpressions": [{"key": "disk", "operator": "Exists"}]},
 }
 
+EPHEMERAL = {
+    "name": "scratch",
+    "ephemeral": {
+        "volumeClaimTemplate": {
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "1Gi"}},
+            }
+        }
+    },
+}
+
 
 def pod_term(**more: Any) -> Json:
     return {
@@ -140,6 +152,17 @@ CASES: dict[str, tuple[Prepare, Json, str]] = {
     ),
     "hard spread": (nothing, {"topologySpreadConstraints": [spread("DoNotSchedule")]}, "given"),
     "resource claims": (nothing, {"resourceClaims": [{"name": "gpu"}]}, "devices"),
+    "a volume claim": (
+        nothing,
+        {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]},
+        "volume_claims",
+    ),
+    "a claim of its own": (nothing, {"volumes": [EPHEMERAL]}, "volume_claims"),
+    "volumes without a claim": (
+        nothing,
+        {"volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", "configMap": {"name": "b"}}]},
+        "given",
+    ),
     "a pod group": (nothing, {"schedulingGroup": {"podGroupName": "gang"}}, "pod_group"),
     # taints
     "a soft taint": (tainted("flaky"), {}, "soft_taints"),

@@ -182,6 +182,20 @@ def test_images_matter_where_the_plugin_gives_points(sizes: list[int], matter: b
     assert not images.matter(shape)
 
 
+def test_an_image_volume_matters_beside_a_larger_image_that_all_nodes_have() -> None:
+    """Kubernetes 1.37 counts up to 1,000 MB for it as well, 1.36 only for containers."""
+    world, images, volume = ShortlistWorld(4), Images(), "registry.invalid/model:1"
+    for number, name in enumerate(world.names):
+        mounted = {volume: 800 * MIB} if number < 2 else {}
+        world.node(name, images={build.IMAGE: 1200 * MIB, **mounted})
+        images.on_node(None, world.state.nodes.records.get(name))
+    spec = {"volumes": [{"name": "model", "image": {"reference": volume}}]}
+    world.place("with", "n000", spec=spec)
+    world.place("without", "n000")
+    assert images.matter(record(world, "with").shape)
+    assert not images.matter(record(world, "without").shape)
+
+
 def _counts(counter: Siblings, pod: PodRecord, index: dict[str, int]) -> list[int]:
     found: Any = counter.of(pod, index)
     return [int(count) for count in found]
