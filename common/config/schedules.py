@@ -40,7 +40,7 @@ class Window(Settings):
     )
     duration: Wait = Field(description="For how long it stays open.")
     time_zone: TimeZone = Field(
-        default="UTC", description="Where the clock hangs, for example `Europe/Berlin`."
+        default="UTC", description="The time zone of `schedule`, for example `Europe/Berlin`."
     )
 
     @model_validator(mode="after")

@@ -53,6 +53,8 @@ _CRON_NAMES: Final = {
     "@hourly": "0 * * * *",
 }
 """What cron of Debian and budgets of Karpenter call some expressions (crontab(5))."""
+_DAY_FIELDS: Final = (2, 4)
+"""Where `?` means the same as `*`, as in CronJobs of Kubernetes."""
 _STEPS_OF_ONE: Final = re.compile(r"(\d+)-0*\1/")
 _ZONE: Final = re.compile(r"(?!Factory$)[A-Z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*")
 """Others are files of one machine, such as localtime, or count leap seconds (right/UTC)."""
@@ -111,6 +113,10 @@ def _selector_of_labels(value: Any) -> Any:
 def _requirement(key: str, value: Any) -> selectors.Requirement:
     """Return what one label must be; YAML may have changed what looks like a number or a flag."""
     whole = isinstance(value, int) and not isinstance(value, bool)
+    if key in ("matchLabels", "matchExpressions"):
+        raise ValueError(
+            f"{key} is not used here: write labels, or a selector such as tier in (gold, silver)"
+        )
     if not (whole or isinstance(value, str)):
         raise ValueError(f"the value of {key} must be text: put it in quotes")
     return selectors.Requirement.checked(key, selectors.Operator.IN, (str(value),))
@@ -118,8 +124,12 @@ def _requirement(key: str, value: Any) -> selectors.Requirement:
 
 def _cron(text: str) -> str:
     text = _CRON_NAMES.get(text.strip(), text)
-    if len(text.split()) != _CRON_FIELDS:
+    fields = text.split()
+    if len(fields) != _CRON_FIELDS:
         raise ValueError(f"{text or 'an empty text'} is not a schedule: write five fields of cron")
+    if any(fields[place] == "?" for place in _DAY_FIELDS):
+        any_day = (f.replace("?", "*") if n in _DAY_FIELDS else f for n, f in enumerate(fields))
+        text = " ".join(any_day)
     if one := _STEPS_OF_ONE.search(text):  # the parser takes 7-7/5 for 7/5
         raise ValueError(f"{text} is not a schedule: {one[0]} has only {one[1]} to step through")
     try:

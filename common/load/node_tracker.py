@@ -23,7 +23,7 @@ from common.load.freshness import STAMP_PRECISION_S, Limits, began_s, uses_nothi
 from common.load.overhead import LAG_S, Overhead
 from common.load.values import FurtherLoad, Load
 from common.usage.history import PodHistory
-from common.usage.source import NO_PRESSURE, Usage
+from common.usage.source import NO_PRESSURE, NodePressure, Usage
 
 MOVED_S: Final = 600.0
 """How long after an eviction a sample may still contain the pod: its grace, a lag, a window."""
@@ -48,6 +48,7 @@ class NodeTracker:
     __slots__ = (
         "_left_s",
         "_pods",
+        "_pressure_s",
         "_settled",
         "departed",
         "further",
@@ -74,7 +75,9 @@ class NodeTracker:
         """What was wrong with the newest sample."""
         self.overhead = Overhead()
         self.pressure = NO_PRESSURE
-        """For how long tasks waited, in the newest round."""
+        """For how long tasks waited, in the newest round that told."""
+        self._pressure_s = -inf, -inf
+        """When that was, for CPU and for memory."""
         self.further: tuple[FurtherLoad, ...] = ()
         """What it uses of further resources, in the newest round."""
         self.residual: Load | None = None
@@ -140,6 +143,20 @@ class NodeTracker:
             self.overhead.add(found)
         return True
 
+    def take_pressure(self, found: NodePressure, now_s: float, expiry_s: float) -> bool:
+        """Learn for how long tasks wait; tell whether that has changed.
+
+        What is missing counts as before until it expires, as a sample of usage does: a gap must
+        not make a node whose tasks wait look as if it had room.
+        """
+        before, (cpu_s, memory_s) = self.pressure, self._pressure_s
+        if found is before is NO_PRESSURE:  # not judged, or never told
+            return False
+        cpu, cpu_s = _kept(found.cpu_percent, before.cpu_percent, cpu_s, now_s, expiry_s)
+        memory, memory_s = _kept(found.mem_percent, before.mem_percent, memory_s, now_s, expiry_s)
+        self.pressure, self._pressure_s = NodePressure(cpu, memory), (cpu_s, memory_s)
+        return self.pressure != before
+
     def _remember(
         self, pod: PodRecord, page: PodHistory | None, seen_s: float, left_s: float
     ) -> None:
@@ -149,6 +166,15 @@ class NodeTracker:
         self.departed[pod.uid] = Departure(
             pod.key, pod.uid, page.cpu_last_milli, page.mem_last_bytes, seen_s, left_s
         )
+
+
+def _kept(
+    new: float | None, old: float | None, read_s: float, now_s: float, expiry_s: float
+) -> tuple[float | None, float]:
+    """Return the figure that counts, and when it was read."""
+    if new is not None:
+        return new, now_s
+    return (old if now_s - read_s < expiry_s else None), read_s
 
 
 def _uses(pod: PodRecord | None, now_s: float) -> bool:

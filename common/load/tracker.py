@@ -78,6 +78,7 @@ class LoadTracker:
         measured: list[bool] = []
         moved: Mapping[NodeName, Sequence[Departure]] | None = None
         self._further = sample.further or (FurtherSample(),) * len(self._further)
+        expiry_s = self._settings.metric_expiry.seconds
         for place, (name, view) in enumerate(snapshot.nodes.items()):
             checkpoint()
             tracker = self._tracker(view, latest_s)
@@ -89,8 +90,8 @@ class LoadTracker:
             usage = sample.nodes.get(name)
             waits = sample.pressures.get(name, NO_PRESSURE)
             further = tuple([_further(each, name) for each in self._further])
-            other = waits != tracker.pressure or further != tracker.further
-            tracker.pressure, tracker.further = waits, further
+            other = tracker.take_pressure(waits, now_s, expiry_s) or further != tracker.further
+            tracker.further = further
             residual = partial(residuals.of, place)
             news = usage is not None and tracker.take(usage, limits[place], residual)
             measured.append(news)

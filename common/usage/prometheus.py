@@ -242,10 +242,10 @@ class PrometheusSource:
         memory: Mapping[NodeName, float] = {}
         if wanted.cpu is not None:
             query = asked.node_cpu_pressure or CPU_PRESSURE
-            cpu = await self._values(query, names.find, at_s)
+            cpu = _possible(await self._values(query, names.find, at_s))
         if wanted.memory is not None:
             query = asked.node_memory_pressure or MEMORY_PRESSURE
-            memory = await self._values(query, names.find, at_s)
+            memory = _possible(await self._values(query, names.find, at_s))
         return {name: NodePressure(cpu.get(name), memory.get(name)) for name in cpu.keys() | memory}
 
     async def _measured(

@@ -28,6 +28,6 @@ def notes(cluster: ClusterView) -> Iterator[str]:
         if missing:
             more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
             yield (
-                f"How much {dimension.label} {', '.join(missing[:_SHOWN])}{more} use is not known, "
-                "so they are not relieved of it and take no pods that use it."
+                f"How much {dimension.label} is used on {', '.join(missing[:_SHOWN])}{more} is not "
+                "known, so no pod leaves because of it, and none that uses it is moved there."
             )

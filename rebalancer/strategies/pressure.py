@@ -50,10 +50,15 @@ def words(load: NodeLoad, dimension: Dimension, settings: LoadSettings) -> str:
 def relieved(ceiling: Ceiling, load: NodeLoad, pressed: tuple[Dimension, ...]) -> Ceiling:
     """Return the ceiling that takes a step off what a node under pressure uses."""
     cpu, memory = (
-        min(ceiling.of(d), round(STEP * percent(load, d), 1)) if d in pressed else ceiling.of(d)
+        min(ceiling.of(d), after_a_step(load, d)) if d in pressed else ceiling.of(d)
         for d in BALANCED
     )
     return Ceiling(cpu, memory, ceiling.further)
+
+
+def after_a_step(load: NodeLoad, dimension: Dimension) -> float:
+    """Return what a node uses when it has given away a step, in percent."""
+    return round(STEP * percent(load, dimension), 1)
 
 
 def notes(cluster: ClusterView) -> Iterator[str]:

@@ -84,12 +84,14 @@ def at_most(
     """Return the goal for a node that is above its ceiling in some resources, or under pressure."""
     figure = settings.load.aggregation.ceilings
     over = "" if figure.is_last else f"{figure}, "
-    pressed = pressure.under_pressure(load, settings)
+    # Both are named where both call for pods to leave.
+    steps = {d: pressure.after_a_step(load, d) for d in pressure.under_pressure(load, settings)}
+    pressed = [d for d, step in steps.items() if ceiling.of(d) <= step]
     used = " and ".join(
         f"{percent(load, d):.0f} % {d.label} "
         f"({over if d in BALANCED else ''}allowed {ceiling.of(d):g} %, {d.key})"
         for d in broken
-        if d not in pressed
+        if d not in pressed or ceiling.of(d) < steps[d]
     )
     waits = " and ".join(pressure.words(load, d, settings) for d in broken if d in pressed)
     found = (f"uses {used}" if used else "", f"has {waits}" if waits else "")

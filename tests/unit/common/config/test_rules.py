@@ -249,6 +249,7 @@ GPU = "{name: gpu, nodeQuery: a, podQuery: b"
         ("pools: [{name: a, nodeSelector: {v: 1.10}}]", "the value of v must be text: put it in"),
         ("pools: [{name: a, nodeSelector: {v: null}}]", "the value of v must be text: put it in"),
         ("pools: [{name: a, nodeSelector: {v: [b]}}]", "the value of v must be text: put it in"),
+        ("pools: [{name: a, nodeSelector: {matchLabels: {a: b}}}]", "matchLabels is not used here"),
         (
             "pools: [{name: a, nodeSelector: {a: 'b,c=d'}}]",
             "'b,c=d' cannot be the value of a label",

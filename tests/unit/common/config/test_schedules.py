@@ -143,6 +143,8 @@ def test_a_window_is_open_for_its_duration(zone: str, opens: str, closes: str) -
         ("0 0 13 * FRI", ["2026-11-20", "2026-11-27"]),  # either is enough
         ("0 0 13 2 7", ["2027-02-07", "2027-02-13"]),
         ("0 0 */2 * MON", ["2026-11-23", "2026-12-07"]),
+        ("0 0 ? * MON", ["2026-11-23", "2026-11-30"]),
+        ("0 0 31 * ?", ["2026-12-31", "2027-01-31"]),
     ],
 )
 def test_days_on_which_a_window_opens(schedule: str, expected: list[str]) -> None:
@@ -229,7 +231,8 @@ def test_every_minute_is_a_hit_of_five_stars(zone: str, day: int) -> None:
         ({"schedule": "@reboot"}, "five fields"),
         ({"schedule": "TZ=Europe/Berlin 0 22 * * *"}, "five fields"),
         ({"schedule": "0 0 * * FRI-MON"}, "bad day-of-week"),
-        ({"schedule": "0 0 ? * *"}, "bad day-of-month"),
+        ({"schedule": "0 ? * * *"}, "bad hour"),
+        ({"schedule": "0 0 ?/2 * *"}, "bad day-of-month"),
         ({"schedule": "0 25 * * *"}, "bad hour"),
         ({"schedule": "0 0 31 2 *"}, "bad day-of-month"),
         ({"schedule": "0 0 * * 1#2/3"}, "not a schedule"),

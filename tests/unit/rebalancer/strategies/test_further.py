@@ -146,7 +146,9 @@ def test_an_unknown_node_is_neither_source_nor_target_for_it_only() -> None:
     """Of n3 nothing is known: it would be the only one with room for what n1 sends."""
     plan = Scene({"n1": 96.0, "n2": 70.0, "n3": None}, CALM).plan()
     assert plan.moves == ()
-    assert any("How much network n3 use is not known" in note for note in plan.notes), plan.notes
+    assert any("How much network is used on n3 is not known" in note for note in plan.notes), (
+        plan.notes
+    )
     # For CPU it takes part as before: the pods of n2 send nothing.
     plan = Scene({"n1": 70.0, "n2": 0.0, "n3": None}, {"n1": 70.0, "n2": 95.0, "n3": 5.0}).plan()
     assert ends(plan) == {("n2", "n3")}

@@ -53,6 +53,21 @@ def test_pressure_and_use_are_both_named() -> None:
     )
 
 
+def test_both_are_named_of_one_resource_if_the_threshold_asks_for_more() -> None:
+    """A tenth of 95 % is not enough to come below 80 %."""
+    [goal] = goals(scene(cpu=95, pressure={"cpu": 45.0, "memory": 0.0}))
+    assert goal.ceiling.cpu_percent == 80.0
+    assert goal.message == (
+        "n1 uses 95 % CPU (allowed 80 %, cpuThreshold) and "
+        "has 45 % CPU pressure (allowed 20 %, pressure.cpu)"
+    )
+
+
+def test_while_it_settles_only_its_use_is_named() -> None:
+    [goal] = goals(scene(cpu=90, leaving=5, pressure={"cpu": 45.0, "memory": 0.0}))
+    assert goal.message == "n1 uses 85 % CPU (allowed 80 %, cpuThreshold)"
+
+
 def test_at_the_threshold_nothing_is_wanted() -> None:
     assert goals(scene(pressure={"cpu": 20.0, "memory": 10.0})) == []
 
