@@ -19,8 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import highspy
-
+from bench.whole import Problem
 from bench.zoo.cluster import GIB, Use, ZooCluster
 from bench.zoo.program import Runner, planned
 
@@ -29,7 +28,6 @@ SETTINGS: Final = {"enabledStrategies": ["Consolidation"], "singleReplica": "all
 FIRM: Final = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
 COST: Final = "price"
 ZONE: Final = "topology.kubernetes.io/zone"
-SECONDS: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,13 +173,10 @@ class Judge:
 
     def __init__(self, drawn: Drawn) -> None:
         self._drawn = drawn
-        self._solver: Any = highspy.Highs()  # type: ignore[no-untyped-call] # has no stubs
-        for name, value in {"output_flag": False, "threads": 1, "time_limit": SECONDS}.items():
-            self._solver.setOptionValue(name, value)
-        self._columns = 0
-        self._free = {name: self._column(-node.cost) for name, node in drawn.nodes.items()}
+        self._problem = Problem()
+        self._free = {name: self._problem.column(-node.cost) for name, node in drawn.nodes.items()}
         self._goes = {
-            (pod, name): self._column(0.0)
+            (pod, name): self._problem.column(0.0)
             for pod, found in drawn.pods.items()
             for name, node in drawn.nodes.items()
             if name != found.home and found.zone in ("", node.zone) and not found.firm
@@ -190,27 +185,16 @@ class Judge:
 
     def most(self) -> float:
         """Return what the best set of nodes costs."""
-        self._solver.run()
-        return -float(self._solver.getInfo().objective_function_value)
-
-    def _column(self, cost: float) -> int:
-        self._solver.addVar(0.0, 1.0)
-        self._solver.changeColCost(self._columns, cost)
-        self._solver.changeColIntegrality(self._columns, highspy.HighsVarType.kInteger)
-        self._columns += 1
-        return self._columns - 1
-
-    def _row(self, least: float, most: float, terms: Sequence[tuple[int, float]]) -> None:
-        indices, values = [column for column, _ in terms], [value for _, value in terms]
-        self._solver.addRow(least, most, len(terms), indices, values)
+        self._problem.solved()
+        return -self._problem.objective
 
     def _rows(self) -> None:
         drawn = self._drawn
         for key, pod in drawn.pods.items():
             goes = [(column, 1.0) for (p, _), column in self._goes.items() if p == key]
-            self._row(0.0, 0.0, [*goes, (self._free[pod.home], -1.0)])
+            self._problem.row(0.0, 0.0, [*goes, (self._free[pod.home], -1.0)])
         for (_, name), column in self._goes.items():
-            self._row(-highspy.kHighsInf, 1.0, [(column, 1.0), (self._free[name], 1.0)])
+            self._problem.at_most(1.0, [(column, 1.0), (self._free[name], 1.0)])
         for name in drawn.nodes:
             for amount, room in _amounts(drawn, name):
                 terms = [
@@ -218,7 +202,7 @@ class Judge:
                     for (p, node), column in self._goes.items()
                     if node == name
                 ]
-                self._row(-highspy.kHighsInf, max(0.0, room), terms)
+                self._problem.at_most(max(0.0, room), terms)
             self._apart(name)
         for zone in dict.fromkeys(node.zone for node in drawn.nodes.values()):
             self._apart_in(zone)
@@ -238,7 +222,7 @@ class Judge:
                 and nodes[name].zone == zone != nodes[self._drawn.pods[key].home].zone
             ]
             if len(pods) > 1 and len(zones) > 1 and terms:
-                self._row(-highspy.kHighsInf, max(0.0, float(len(pods) - 1 - there)), terms)
+                self._problem.at_most(max(0.0, float(len(pods) - 1 - there)), terms)
 
     def _apart(self, name: str) -> None:
         """No host gets all replicas of a workload; what is there already may stay."""
@@ -248,7 +232,7 @@ class Judge:
             there = sum(self._drawn.pods[p].home == name for p in mine)
             terms = [(self._goes[p, name], 1.0) for p in mine if (p, name) in self._goes]
             if replicas > 1 and terms:
-                self._row(-highspy.kHighsInf, max(0.0, float(replicas - 1 - there)), terms)
+                self._problem.at_most(max(0.0, float(replicas - 1 - there)), terms)
 
 
 def _amounts(drawn: Drawn, name: str) -> list[tuple[Callable[[Pod], float], float]]:

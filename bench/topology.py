@@ -21,8 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import highspy
-
+from bench.whole import Problem
 from bench.zoo.cluster import GIB, Json, Use, ZooCluster
 from bench.zoo.program import planned
 
@@ -35,7 +34,6 @@ FIRM: Final = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
 ZONE: Final = "topology.kubernetes.io/zone"
 HOST: Final = "kubernetes.io/hostname"
 TAINT: Final = {"key": "dedicated", "value": "db", "effect": "NoSchedule"}
-SECONDS: Final = 20.0
 MANY: Final = 10_000.0
 RETRIES: Final = 12
 """Solutions without an order that are cut off before the cluster counts as impossible."""
@@ -205,12 +203,9 @@ class Judge:
 
     def __init__(self, drawn: Drawn) -> None:
         self._drawn = drawn
-        self._solver: Any = highspy.Highs()  # type: ignore[no-untyped-call] # has no stubs
-        for name, value in {"output_flag": False, "threads": 1, "time_limit": SECONDS}.items():
-            self._solver.setOptionValue(name, value)
-        self._columns = 0
+        self._problem = Problem()
         self._goes = {
-            (pod, name): self._column(1.0)
+            (pod, name): self._problem.column(1.0)
             for pod, found in drawn.pods.items()
             for name, node in drawn.nodes.items()
             if name != found.home
@@ -224,32 +219,20 @@ class Judge:
         if not self._goes:
             return None if self._drawn.pods else 0
         for _ in range(RETRIES):
-            self._solver.run()
-            if self._solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            values = self._problem.solved()
+            if values is None:
                 return None
-            values = self._solver.getSolution().col_value
             chosen = [move for move, column in self._goes.items() if values[column] > 0.5]
             if in_order(self._drawn, chosen):
                 return len(chosen)
             terms = [(self._goes[move], 1.0) for move in chosen]
-            self._row(-highspy.kHighsInf, len(chosen) - 1.0, terms)
+            self._problem.at_most(len(chosen) - 1.0, terms)
         return None
-
-    def _column(self, cost: float, most: float = 1.0) -> int:
-        self._solver.addVar(0.0, most)
-        self._solver.changeColCost(self._columns, cost)
-        self._solver.changeColIntegrality(self._columns, highspy.HighsVarType.kInteger)
-        self._columns += 1
-        return self._columns - 1
-
-    def _row(self, least: float, most: float, terms: Sequence[tuple[int, float]]) -> None:
-        indices, values = [column for column, _ in terms], [value for _, value in terms]
-        self._solver.addRow(least, most, len(terms), indices, values)
 
     def _rows(self) -> None:
         drawn = self._drawn
         for key in drawn.pods:
-            self._row(0.0, 1.0, [(c, 1.0) for (p, _), c in self._goes.items() if p == key])
+            self._problem.row(0.0, 1.0, [(c, 1.0) for (p, _), c in self._goes.items() if p == key])
         for name, node in drawn.nodes.items():
             here = [p.workload for p in drawn.pods.values() if p.home == name]
             free = node.cores - sum(drawn.workloads[w].cores for w in here)
@@ -259,14 +242,14 @@ class Judge:
                 for sign, at in ((1.0, n), (-1.0, drawn.pods[p].home))
                 if at == name
             ]
-            self._row(-highspy.kHighsInf, max(0.0, free), terms)
+            self._problem.at_most(max(0.0, free), terms)
         for workload, each, domains in drawn.counted():
             self._spread(workload, each, domains)
 
     def _spread(self, workload: Workload, each: Constraint, domains: Mapping[str, str]) -> None:
         drawn, values = self._drawn, sorted(set(domains.values()))
         short = each.hard and len(values) < each.min_domains
-        lowest = self._column(0.0, 0.0 if short else MANY)
+        lowest = self._problem.column(0.0, 0.0 if short else MANY)
         pods = [p for p, found in drawn.pods.items() if self._shared(found) == workload.shared]
         for value in values:
             held = sum(domains.get(drawn.pods[p].home) == value for p in pods)
@@ -277,7 +260,7 @@ class Judge:
                     change = (domains.get(name) == value) - (home == value)
                     if change and (p, name) in self._goes:
                         terms.append((self._goes[p, name], float(change)))
-            self._row(-float(held), each.skew - float(held), terms)
+            self._problem.row(-float(held), each.skew - float(held), terms)
 
     def _shared(self, pod: Pod) -> str:
         return self._drawn.workloads[pod.workload].shared

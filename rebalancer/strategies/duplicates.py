@@ -115,7 +115,9 @@ class _Workload:
         """Return the hosts that take a pod and suit it no less than its own."""
         suits, shape = self._preferences.of, pod.shape
         least = suits(shape, pod.node)
-        return frozenset(name for name in self._homes.of(pod) if suits(shape, name) >= least)
+        found = ((name, suits(shape, name)) for name in self._homes.of(pod))
+        # No move for load goes to a node that is tainted against the pod.
+        return frozenset(n for n, there in found if there >= least and not there.untainted)
 
 
 def _likes_company(pod: PodRecord) -> bool:

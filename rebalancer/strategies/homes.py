@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a pod could run instead, as the cluster is now: fit, room, and the ceilings of nodes.
+"""Where a pod could run instead, as the cluster is now: fit, room, ceilings, and its replicas.
 
 Strategies that state goals for single pods ask here which of several pods has somewhere to go.
 What the plan moves besides is for the planner to judge.
@@ -15,6 +15,7 @@ from common.cluster.records import NodeName, PodRecord, PodUid
 from common.fit import replacement
 from rebalancer.strategies.base import ClusterView, Participation
 from rebalancer.strategies.mobility import departure
+from rebalancer.strategies.replica_places import ReplicaPlaces
 
 _NOWHERE: Final[frozenset[NodeName]] = frozenset()
 _KEPT_KINDS: Final = frozenset({"DaemonSet", "Node"})
@@ -41,6 +42,7 @@ class Homes:
         self._found: dict[PodUid, frozenset[NodeName]] = {}
         self._fitting: dict[Hashable, Collection[NodeName]] = {}
         self._going = leaving(cluster.snapshot)
+        self._replicas = ReplicaPlaces(cluster, parts)
 
     def movable(self, pod: PodRecord) -> bool:
         """Tell whether a pod may be moved."""
@@ -62,8 +64,16 @@ class Homes:
         if key not in self._fitting:
             world = self._cluster.world.after(departure(pod))
             self._fitting[key] = world.feasible(replacement(pod, world.snapshot))
-        fitting = (name for name in self._fitting[key] if name != pod.node)
-        return frozenset(name for name in fitting if self._takes(name, pod))
+        fitting = [name for name in self._fitting[key] if name != pod.node]
+        full = self._replicas.full(pod, fitting, lambda: self._possible(pod))
+        return frozenset(n for n in fitting if n not in full and self._takes(n, pod))
+
+    def _possible(self, pod: PodRecord) -> Collection[NodeName]:
+        """Return where the replacement of a pod could run if there were room."""
+        world = self._cluster.world.after(departure(pod))
+        mask = world.mask(replacement(pod, world.snapshot), room_aside=True)
+        rows = world.index.facts.row_of
+        return [name for name in world.snapshot.nodes if mask[rows[name]]]
 
     def _takes(self, name: NodeName, pod: PodRecord) -> bool:
         load, ceiling = self._cluster.load.nodes[name], self._parts.ceilings[name]

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans of the strategies about single pods, beside those of an exact judge."""
