@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import AsyncIterator, Iterator
@@ -147,10 +148,75 @@ def test_lint_has_nothing_to_say(tools: Tools) -> None:
         ("namespaceOptIn.schedulerNames={a'b}", "schedulerNames"),
         ("monitoring.runbookBaseUrl=here", "runbookBaseUrl"),
         ("rebalancer.extraEnv[0].value=x", "name"),
+        ("image.repository=registry.example:5000/evenkeel:1.0", "repository"),
+        ("scheduler.image.tag=v1.36.2+k3s1", "tag"),
+        ("monitoring=null", "missing property 'monitoring'"),
+        ("scheduler.mode=null", "missing property 'mode'"),
+        ("scheduler.config.profiles[0].percentageOfNodesToScore=50", "has no schedulerName"),
+        ("scheduler.config.profiles=null", "has no schedulerName"),
+        (
+            "namespaceOptIn.enabled=true,scheduler.config.profiles[0].schedulerName=mine",
+            "they would stay Pending",
+        ),
+        ("rebalancer.extraVolumes[0].name=config", "has a volume named config already"),
+        (
+            "scheduler.extraVolumes[0].name=ca,extender.extraVolumes[0].name=ca,"
+            "extender.extraVolumes[0].emptyDir.medium=Memory",
+            "two different volumes of one pod are named ca",
+        ),
     ],
 )
 def test_values_that_cannot_be_meant_are_refused(tools: Tools, settings: str, words: str) -> None:
     assert words in tools.refusal("template", "evenkeel", str(CHART), "--set", settings)
+
+
+def test_a_section_or_switch_without_a_value_is_missed_by_its_name() -> None:
+    """Such as `monitoring:` with its lines commented out, which Helm takes for null."""
+    schema = json.loads((CHART / "values.schema.json").read_text())
+
+    def not_missed(values: Json, known: Json) -> Iterator[str]:
+        for key, value in values.items():
+            part = known["properties"][key]
+            if "$ref" in part:
+                part = schema["definitions"][part["$ref"].rpartition("/")[2]]
+            section = "properties" in part and key != "resources"
+            if (section or isinstance(value, bool)) and key not in known["required"]:
+                yield key
+            if section:
+                yield from not_missed(value, {"required": [], **part})
+
+    shipped = yaml.safe_load((CHART / "values.yaml").read_text())
+    assert [*not_missed(shipped, schema)] == []
+
+
+@pytest.mark.parametrize("namespace", ["0815", "1e3", "true", "null"])
+@pytest.mark.parametrize("values", [EVERYTHING, {**HOST, **EXPOSED}], ids=["second", "host"])
+def test_a_namespace_may_look_like_a_number(tools: Tools, namespace: str, values: Json) -> None:
+    found = objects(tools.template(values, namespace=namespace))
+    assert {key[2] for key in found} <= {"", "kube-system", namespace, f"{namespace}-control-plane"}
+
+
+def test_a_namespace_is_refused_if_the_second_one_would_be_too_long(tools: Tools) -> None:
+    tools.template(HOST, namespace="n" * 49)
+    host = ("template", "evenkeel", str(CHART), "--set=scheduler.mode=controlPlane")
+    words = tools.refusal(*host, f"-n={'n' * 50}")
+    assert "at most 49" in words
+
+
+def test_a_volume_that_programs_of_one_pod_share_is_there_once(tools: Tools) -> None:
+    found = of_kind(objects(tools.template({"extender": MORE, "scheduler": MORE})), "Deployment")
+    [pod] = [d["spec"]["template"]["spec"] for d in found if "scheduler" in d["metadata"]["name"]]
+    assert [v["name"] for v in pod["volumes"]] == ["scheduler-config", "config", "ca"]
+
+
+def test_the_rebalancer_moves_the_pods_of_every_profile_that_is_named(
+    tools: Tools, tmp_path: Path
+) -> None:
+    profiles = [{"schedulerName": "evenkeel-scheduler"}, {"schedulerName": "batch"}]
+    values = {"scheduler": {"config": {"profiles": profiles}}}
+    files = configurations(objects(tools.template(values)), tmp_path)
+    rebalancer = load_config(str(files["rebalancer.yaml"]), RebalancerConfiguration)
+    assert rebalancer.scheduler_names == ("evenkeel-scheduler", "batch")
 
 
 @pytest.mark.parametrize(
@@ -618,6 +684,10 @@ def older_chart(folder: Path) -> Path:
     values = yaml.safe_load((older / "values.yaml").read_text())
     del values["podGuard"]
     (older / "values.yaml").write_text(yaml.safe_dump(values))
+    schema = json.loads((older / "values.schema.json").read_text())
+    del schema["properties"]["podGuard"]
+    schema["required"].remove("podGuard")
+    (older / "values.schema.json").write_text(json.dumps(schema))
     return older
 
 

@@ -585,17 +585,9 @@ async def stolen(
     try:
         async with installed(cluster, kustomization(folder / "k", base)):
             namespace, name = account.split("/")
-            subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
-            role = {"apiGroup": RBAC, "kind": "ClusterRole", "name": "cluster-admin"}
             await cluster.apply(
                 [
-                    {
-                        "apiVersion": f"{RBAC}/v1",
-                        "kind": "ClusterRoleBinding",
-                        "metadata": {"name": f"{cluster.namespace}-stolen"},
-                        "roleRef": role,
-                        "subjects": [subject],
-                    },
+                    all_rights(cluster, name, namespace),
                     lease("evenkeel-extender-a", namespace="evenkeel"),
                 ]
             )
@@ -771,6 +763,57 @@ async def test_a_stolen_extender_token_can_do_no_more_than_the_extender_does(
         await in_force(cluster, client, names)
         assert await not_denied(client, EXTENDER_REFUSED, names) == {}
         assert await refused(client, EXTENDER_ALLOWED, names) == {}
+
+
+async def test_an_extender_keeps_its_lease_whatever_the_namespace_is_called(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    home = f"{cluster.namespace}-control-plane"
+    host = f"{home}-control-plane"
+    elsewhere = LEASES.format(cluster.namespace) + "?dryRun=All"
+    trial = post("a", elsewhere, lease("evenkeel-extender-a"))
+    own = LEASES.format(home)
+    async with (
+        installed(cluster, kustomization(tmp_path / "k", CONTROL_PLANE)),
+        namespaces(cluster, home, host),
+    ):
+        await cluster.apply(
+            [
+                {
+                    "apiVersion": "v1",
+                    "kind": "ServiceAccount",
+                    "metadata": {"name": "evenkeel-extender", "namespace": host},
+                },
+                all_rights(cluster, "evenkeel-extender", host),
+            ]
+        )
+        async with cluster.client(service_account=f"{host}/evenkeel-extender") as client:
+            await cluster.wait(partial(_denied, client, trial, {}), what="Leases are guarded")
+            taken = post("a", own, lease("evenkeel-extender-a"))
+            given_up = delete("a", f"{own}/evenkeel-extender-a")
+            assert await refused(client, [taken, given_up], {}) == {}
+
+
+@asynccontextmanager
+async def namespaces(cluster: Cluster, *names: str) -> AsyncIterator[None]:
+    """Have namespaces for as long as this lasts."""
+    made = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": n}} for n in names]
+    await cluster.apply(made)
+    try:
+        yield
+    finally:
+        await cluster.kubectl("delete", "namespace", *names)
+
+
+def all_rights(cluster: Cluster, name: str, namespace: str) -> Json:
+    """Return a binding that gives an account the worst role there is."""
+    return {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": f"{cluster.namespace}-stolen"},
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
+    }
 
 
 async def _seen(cluster: Cluster, names: Mapping[str, str]) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -69,7 +69,9 @@ def patched(manifest: Json, patch: Path) -> Json:
 async def installed(cluster: Cluster, *folders: Path) -> AsyncIterator[None]:
     """Apply folders one over the other; remove the last and see that nothing stays.
 
-    It is applied once more over itself, which must not change anything.
+    It is applied once more over itself, which must not change anything, and everything must be
+    there as it was rendered: what an API server leaves out or writes in another way is drift
+    for ever to those who compare (Argo CD, Flux).
     """
     await cluster.wait(lambda: _all_gone(cluster), PATIENCE_S, "what was there before is gone")
     before = await traces(cluster)
@@ -77,14 +79,28 @@ async def installed(cluster: Cluster, *folders: Path) -> AsyncIterator[None]:
         for folder in folders:
             await _apply(cluster, folder)
         objects = render(folders[-1])
-        first = await _written(cluster, objects)
+        first = await _live(cluster, objects)
+        pairs = zip(objects, first, strict=True)
+        assert [each for pair in pairs for each in drift(*pair, pair[0]["kind"])] == []
         await _apply(cluster, folders[-1])
-        assert await _written(cluster, objects) == first
+        assert [*map(_mark, await _live(cluster, objects))] == [*map(_mark, first)]
         yield
     finally:
         await kubectl(cluster, "delete", "-k", str(folders[-1]), *REMOVAL)
     after = await traces(cluster)
     assert after == before, f"left or lost: {sorted(after ^ before)}"
+
+
+def drift(wanted: Any, found: Any, path: str) -> Iterator[str]:
+    """Return the fields that were asked for and are not there, or not as they were asked for."""
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        for key, value in wanted.items():
+            yield from drift(value, found.get(key), f"{path}.{key}")
+    elif isinstance(wanted, list) and isinstance(found, list) and len(wanted) == len(found):
+        for number, (value, other) in enumerate(zip(wanted, found, strict=True)):
+            yield from drift(value, other, f"{path}[{number}]")
+    elif wanted != found:
+        yield f"{path}: {wanted!r} became {found!r}"
 
 
 async def kubectl(cluster: Cluster, *arguments: str) -> str:
@@ -124,17 +140,20 @@ async def _apply(cluster: Cluster, folder: Path) -> None:
     await kubectl(cluster, "apply", "--server-side", "--validate=strict", "-k", str(folder))
 
 
-async def _written(cluster: Cluster, objects: Sequence[Json]) -> dict[str, str]:
-    """Return by what each object is known to have been changed by no one, by its path.
+async def _live(cluster: Cluster, objects: Sequence[Json]) -> list[Json]:
+    """Return objects as the API server has them."""
+    api = cluster.control_plane.api
+    paths = [f"{api.path_of(each)}/{each['metadata']['name']}" for each in objects]
+    return await asyncio.gather(*(asyncio.to_thread(api.get, path) for path in paths))
+
+
+def _mark(live: Json) -> str:
+    """Return by what an object is known to have been changed by no one.
 
     That is its generation, which a changed status does not raise, or else its version.
     """
-    api = cluster.control_plane.api
-    paths = [f"{api.path_of(each)}/{each['metadata']['name']}" for each in objects]
-    found = await asyncio.gather(*(asyncio.to_thread(api.get, path) for path in paths))
-    metadata = [each["metadata"] for each in found]
-    marks = [str(each.get("generation") or each["resourceVersion"]) for each in metadata]
-    return dict(zip(paths, marks, strict=True))
+    metadata = live["metadata"]
+    return str(metadata.get("generation") or metadata["resourceVersion"])
 
 
 async def _all_gone(cluster: Cluster) -> bool:

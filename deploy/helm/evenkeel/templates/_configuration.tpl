@@ -8,7 +8,7 @@ sets for both programs and for one. Keys are not checked here: the programs refu
 {{- $_ := set $config "guide" .Values.guide -}}
 {{- $_ := set $config "barePods" (ternary "replace" "skip" .Values.barePods.enabled) -}}
 {{- if eq .Values.scheduler.mode "second" -}}
-{{- $_ := set $config "schedulerNames" (list "evenkeel-scheduler") -}}
+{{- $_ := set $config "schedulerNames" (include "evenkeel.profileNames" . | splitList " ") -}}
 {{- end -}}
 {{- toYaml (mergeOverwrite $config (deepCopy (default dict .Values.load)) (deepCopy (default dict .Values.rebalancer.config))) -}}
 {{- end -}}
@@ -23,11 +23,41 @@ sets for both programs and for one. Keys are not checked here: the programs refu
 
 {{- define "evenkeel.schedulerConfig" -}}
 {{- $lease := "resourceNamespace: evenkeel" -}}
-{{- $shipped := .Files.Get "files/scheduler-config.yaml" | replace $lease (printf "resourceNamespace: %s" .Release.Namespace) -}}
+{{- $shipped := .Files.Get "files/scheduler-config.yaml" | replace $lease (printf "resourceNamespace: %q" .Release.Namespace) -}}
 {{- with .Values.scheduler.config -}}
 {{- toYaml (mergeOverwrite (fromYaml $shipped) (deepCopy .)) -}}
 {{- else -}}
 {{ $shipped }}
+{{- end -}}
+{{- end -}}
+
+{{/* The schedulers that the second kube-scheduler is, separated by spaces; without a name it is the default one. */}}
+{{- define "evenkeel.profileNames" -}}
+{{- $names := list -}}
+{{- range (fromYaml (include "evenkeel.schedulerConfig" .)).profiles -}}
+{{- $names = append $names (default "default-scheduler" .schedulerName) -}}
+{{- end -}}
+{{- default (list "default-scheduler") $names | uniq | join " " -}}
+{{- end -}}
+
+{{/* Refuse a second scheduler that would take the pods of the first, or get none. */}}
+{{- define "evenkeel.checkedProfiles" -}}
+{{- if eq .Values.scheduler.mode "second" -}}
+{{- $names := include "evenkeel.profileNames" . | splitList " " -}}
+{{- if has "default-scheduler" $names -}}
+{{- fail "scheduler.config.profiles: a profile that is named default-scheduler, or has no schedulerName, competes with the scheduler of the cluster for its pods: set schedulerName: evenkeel-scheduler" -}}
+{{- end -}}
+{{- if and .Values.namespaceOptIn.enabled (not (has "evenkeel-scheduler" $names)) -}}
+{{- fail "scheduler.config.profiles: none is named evenkeel-scheduler, to which namespaceOptIn sends pods, so they would stay Pending" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Refuse a namespace whose second one, for the control plane, would have a name that is too long. */}}
+{{- define "evenkeel.checkedNamespace" -}}
+{{- $host := include "evenkeel.hostNamespace" . -}}
+{{- if and (eq .Values.scheduler.mode "controlPlane") (gt (len $host) 63) -}}
+{{- fail (printf "scheduler.mode: controlPlane needs a second namespace, and %s is longer than the 63 characters that Kubernetes allows: install into a namespace with at most 49" $host) -}}
 {{- end -}}
 {{- end -}}
 
@@ -100,6 +130,8 @@ bearerTokenFile caFile insecureSkipVerify timeout
 {{/* Refuse values that set the same thing in two places. */}}
 {{- define "evenkeel.checked" -}}
 {{- include "evenkeel.checkedScheduler" . -}}
+{{- include "evenkeel.checkedProfiles" . -}}
+{{- include "evenkeel.checkedNamespace" . -}}
 {{- include "evenkeel.checkedLoad" . -}}
 {{- $config := default dict .Values.rebalancer.config -}}
 {{- if hasKey $config "mode" -}}

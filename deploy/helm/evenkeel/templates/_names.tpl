@@ -7,7 +7,7 @@ app.kubernetes.io/component: {{ . }}
 they cannot change. Takes a list of the root and a component. */}}
 {{- define "evenkeel.objectLabels" -}}
 {{- $ours := include "evenkeel.labels" (index . 1) | fromYaml -}}
-{{- toYaml (merge $ours (deepCopy (index . 0).Values.commonLabels)) -}}
+{{- toYaml (merge $ours (deepCopy (default dict (index . 0).Values.commonLabels))) -}}
 {{- end -}}
 
 {{- define "evenkeel.image" -}}

@@ -1,7 +1,7 @@
 {{/* The class of a pod: the one that is named, or ours. Takes "root", "name" and "ours". */}}
 {{- define "evenkeel.priority" -}}
 {{- with .name | default (ternary .ours "" .root.Values.priorityClass.create) -}}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- end -}}
 
@@ -41,12 +41,33 @@ volumeMounts:
   {{- end }}
 {{- end -}}
 
+{{/* The volumes of the user in a pod with several programs, each once: they may share one. Takes "root",
+"programs" and "taken", the names of our own. */}}
+{{- define "evenkeel.extraVolumes" -}}
+{{- $found := dict -}}
+{{- $volumes := list -}}
+{{- range $program := .programs -}}
+{{- range (get $.root.Values $program).extraVolumes -}}
+{{- if has .name $.taken -}}
+{{- fail (printf "%s.extraVolumes: the pod has a volume named %s already: choose another name" $program .name) -}}
+{{- end -}}
+{{- if not (hasKey $found .name) -}}
+{{- $_ := set $found .name . -}}
+{{- $volumes = append $volumes . -}}
+{{- else if ne (toJson .) (toJson (get $found .name)) -}}
+{{- fail (printf "%s.extraVolumes: two different volumes of one pod are named %s: choose another name" $program .name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- with $volumes }}{{ toYaml . }}{{ end -}}
+{{- end -}}
+
 {{/* What all our pods have in common. */}}
 {{- define "evenkeel.pod" -}}
 {{- with .Values.image.pullSecrets }}
 imagePullSecrets:
   {{- range . }}
-  - name: {{ . }}
+  - name: {{ . | quote }}
   {{- end }}
 {{- end }}
 securityContext:
