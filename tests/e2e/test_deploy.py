@@ -17,7 +17,16 @@ import pytest
 
 from bench.stands.cluster import MERGE, Cluster
 from bench.stands.landing import Landing
-from common.api.contract import MIGRATION_ID_LABEL, MIGRATION_TIME
+from bench.stands.rebalancer_process import rebalancer_as
+from common.api.contract import (
+    CORDONED_BY,
+    EXPIRES,
+    MIGRATION_ID_LABEL,
+    MIGRATION_TIME,
+    PRODUCT,
+    PRODUCT_LABEL,
+    TEMPORARY_PDB_LABEL,
+)
 from common.kube.client import KubeClient
 from common.kube.errors import Invalid
 from common.kube.resources import PODS
@@ -33,11 +42,14 @@ from tests.support.deploy.render import (
     pods_of,
     render,
 )
+from tests.support.repository import DEPLOY
 from tests.support.stands.control_plane import Say
+from tests.support.worlds.migrations import manifest_of, spec_of
 
 pytestmark = pytest.mark.real
 
 COMPONENTS = ("act", "bare-pods", "monitoring", "namespace-opt-in", "pod-guard")
+MIGRATION_CRD = "customresourcedefinition.apiextensions.k8s.io/migrations.evenkeel.io"
 OWNER = {"apiVersion": "v1", "kind": "ReplicationController", "name": "any", "uid": "any"}
 MARKS: tuple[Any, ...] = (
     {"labels": {MIGRATION_ID_LABEL: "a"}, "annotations": {MIGRATION_TIME: "now"}},
@@ -99,6 +111,60 @@ async def test_pods_of_labelled_namespaces_go_to_the_second_scheduler(
         for pod in await pods_of(cluster, "evenkeel", "scheduler", 2, phase="Pending"):
             assert pod["spec"]["schedulerName"] == "default-scheduler"
         await _label(cluster, "kube-system", dict.fromkeys(OPT_IN))
+
+
+async def test_what_was_removed_too_early_is_undone_by_a_rebalancer_elsewhere(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """As the page says: a move in progress keeps the CRD until what it did can be undone."""
+    api, crds = cluster.control_plane.api, str(DEPLOY / "crds")
+    [node] = await cluster.add_nodes(1)
+    web = build.deployment("web", 2, namespace=cluster.namespace)
+    [web] = [each for each in await cluster.create([web]) if each["kind"] == "Deployment"]
+    cordoned = {
+        "metadata": {"annotations": {CORDONED_BY: "evenkeel-rebalancer"}},
+        "spec": {"unschedulable": True},
+    }
+    await asyncio.to_thread(
+        api.request, "PATCH", f"/api/v1/nodes/{node}", cordoned, content_type=MERGE
+    )
+    await cluster.apply([_temporary_pdb(web)])
+    await kubectl(cluster, "apply", "--server-side", "-k", crds)
+    await kubectl(cluster, "wait", "--for=condition=Established", MIGRATION_CRD)
+    move = manifest_of(spec_of(surge=True))
+    move["metadata"]["finalizers"] = ["evenkeel.io/surge"]
+    await cluster.apply([move])
+    await kubectl(cluster, "delete", "-k", crds, "--wait=false")
+    assert MIGRATION_CRD in await kubectl(cluster, "get", "crd", "-o=name")
+
+    async def undone() -> bool:
+        found = await asyncio.to_thread(api.get, f"/api/v1/nodes/{node}")
+        left = await kubectl(cluster, "get", "pdb,crd", "-A", "-o=name")
+        return not found["spec"].get("unschedulable") and not {
+            each for each in left.split() if each == MIGRATION_CRD or "rescheduler-pdb" in each
+        }
+
+    own = {"leaderElection": {"namespace": cluster.namespace}}
+    async with rebalancer_as(cluster.kubeconfig, tmp_path, settings=own):
+        await cluster.wait(undone, what="nothing is left of the move")
+
+
+def _temporary_pdb(workload: Any) -> Any:
+    kind, name, uid = workload["kind"], workload["metadata"]["name"], workload["metadata"]["uid"]
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {
+            "name": f"{name}-rescheduler-pdb",
+            "namespace": workload["metadata"]["namespace"],
+            "labels": {PRODUCT_LABEL: PRODUCT, TEMPORARY_PDB_LABEL: uid},
+            "annotations": {EXPIRES: "2026-01-01T00:00:00Z"},
+            "ownerReferences": [
+                {"apiVersion": workload["apiVersion"], "kind": kind, "name": name, "uid": uid}
+            ],
+        },
+        "spec": {"maxUnavailable": 1, "selector": workload["spec"]["selector"]},
+    }
 
 
 def _new() -> Any:
