@@ -32,6 +32,7 @@ from common.load import Belief, LoadView
 from rebalancer.evictability import Context, judge, move_history, will_surge
 from rebalancer.finished_pods import NONE_FINISHED, Finished
 from rebalancer.goals import Empty, Goal
+from rebalancer.group_restarts import group_restarts
 from rebalancer.pacing.breaker import Breakers
 from rebalancer.pacing.replay import histories_of
 from rebalancer.pacing.signs import Signs
@@ -94,13 +95,13 @@ class Decider:
             plan, waiting = self._planned(demand), demand.assessment.waiting
         for name in given_up(demand, plan):
             self._not_emptied[name] = now_s
-        removed = self._removals(belief, now_s, finished)
-        later = (*(each.message for each in waiting), *removed.notes)
+        removed, restarted = self._removals(belief, now_s, finished), self._restarts(demand)
+        later = (*(each.message for each in waiting), *removed.notes, *restarted.notes)
         made = msgspec.structs.replace(
             plan,
             notes=(*_usage_notes(belief), *plan.notes, *later),
             source=belief.source,
-            removals=removed.listed,
+            removals=(*removed.listed, *restarted.listed),
         )
         return Decision(demand.assessment, made)
 
@@ -114,6 +115,14 @@ class Decider:
             failed = unjudgeable(error).message
             log.warning("removals not planned", error=failed, where=_where(error))
             return Removals(notes=(f"No pod is removed, because that failed: {failed}",))
+
+    def _restarts(self, demand: Demand) -> Removals:
+        try:
+            return group_restarts(demand)
+        except Exception as error:  # moves go on without it
+            failed = unjudgeable(error).message
+            log.warning("group restarts not planned", error=failed, where=_where(error))
+            return Removals(notes=(f"No pod group is restarted, because that failed: {failed}",))
 
     def _planned(self, demand: Demand) -> Plan:
         """Return the plan; if planning fails, one that only drains nodes."""

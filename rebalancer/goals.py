@@ -146,7 +146,7 @@ class Relocate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Removal(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod that is removed without a target: it has ended, or is not ready."""
+    """A pod that is removed without a target: it has ended, is not ready, or its group restarts."""
 
     strategy: Strategy
     node: NodeName
@@ -156,6 +156,8 @@ class Removal(msgspec.Struct, frozen=True, kw_only=True):
     finished: bool
     """Whether it has ended; no PodDisruptionBudget is asked about such a pod."""
     message: str
+    group: str = ""
+    """The group that is restarted with it: all of its pods are evicted, or none."""
     deferred_by: str = ""
     """What keeps it from being removed in this cycle; empty if nothing does."""
 

@@ -92,6 +92,13 @@ class BarePods(StrEnum):
     REPLACE = "replace"
 
 
+class Groups(StrEnum):
+    """Whether groups that cannot be moved pod by pod leave drained nodes as a whole."""
+
+    REFUSE = "refuse"
+    RESTART = "restart"
+
+
 class Jobs(StrEnum):
     """Whether pods of Jobs may be moved."""
 

@@ -18,6 +18,7 @@ from common.api.contract import GROUP
 from common.config.choices import (
     BarePods,
     FillLowNodes,
+    Groups,
     Guide,
     Jobs,
     LocalStorage,
@@ -398,6 +399,11 @@ class RebalancerConfiguration(Configuration):
         default=Jobs.SKIP,
         description="Pods of Jobs are skipped, or moved if their podFailurePolicy ignores "
         "disruptions.",
+    )
+    groups: Groups = Field(
+        default=Groups.REFUSE,
+        description="PodGroups that cannot be moved pod by pod stay on nodes under maintenance, "
+        "or are restarted: all of their pods are evicted together if they fit elsewhere at once.",
     )
     replacing_owners: tuple[OwnerKind, ...] = Field(
         default=(),

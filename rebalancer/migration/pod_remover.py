@@ -11,14 +11,15 @@ paused, whether the mode is still `act`, and whether the pod still is what the p
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import structlog
 
 from common.cache.snapshot import Snapshot
 from common.cache.state import ClusterState
-from common.config import RebalancerConfiguration, Strategy
+from common.config import RebalancerConfiguration
 from common.kube.events import ObjectRef
 from common.runtime import Runtime
 from rebalancer.events import EventRecorder
@@ -73,16 +74,36 @@ class PodRemover:
             await self._clock.sleep(EVERY_S)
 
     async def _carry_out(self) -> None:
-        for removal in self._done:
-            if not removal.deferred_by:
-                try:
-                    await self._remove(removal)
-                except Exception:  # the others go on; the next plan names it again
-                    log.exception("pod not removed", pod=removal.key)
+        groups: dict[str, list[Removal]] = {}
+        for removal in (each for each in self._done if not each.deferred_by):
+            if removal.group:
+                groups.setdefault(removal.group, []).append(removal)
+            else:
+                await self._tried(removal)
+        for members in groups.values():
+            await self._restart(members)
 
-    async def _remove(self, removal: Removal) -> None:
-        if self._why_not(removal) is not None:
+    async def _restart(self, members: Sequence[Removal]) -> None:
+        """Evict a group, the others together once one has been accepted."""
+        stops = [why for each in members if (why := self._why_not(each)) is not None]
+        if stops:
+            log.info("pod group not restarted", group=members[0].group, why=stops[0])
             return
+        first, *others = members
+        if await self._tried(first):
+            await asyncio.gather(*(self._tried(each) for each in others))
+
+    async def _tried(self, removal: Removal) -> bool:
+        """Remove a pod; tell whether it goes."""
+        try:
+            return await self._remove(removal)
+        except Exception:  # the others go on; the next plan names it again
+            log.exception("pod not removed", pod=removal.key)
+            return False
+
+    async def _remove(self, removal: Removal) -> bool:
+        if self._why_not(removal) is not None:
+            return False
         victim = Victim(
             namespace=removal.namespace,
             name=removal.name,
@@ -94,6 +115,7 @@ class PodRemover:
         log.info("pod removal", pod=removal.key, result=answer.result.value, why=removal.message)
         if answer.result is Result.ACCEPTED:
             self._announce(removal)
+        return answer.result in (Result.ACCEPTED, Result.GONE)
 
     def _why_not(self, removal: Removal) -> str | None:
         """Return why a pod is not removed after all."""
@@ -103,10 +125,10 @@ class PodRemover:
         if config.paused or snapshot.pause(now_s) is not None:
             return "moves are paused"
         rules = ClusterRules(config, snapshot, now_s)
-        strategy, node = Strategy.HYGIENE, removal.node
-        refusal = rules.strategy_off(strategy, node, "") or rules.observed(
-            strategy, node, removal.namespace
-        )
+        strategy, node = removal.strategy, removal.node
+        # A group has pods on other nodes than the one that is drained.
+        off = None if removal.group else rules.strategy_off(strategy, node, "")
+        refusal = off or rules.observed(strategy, node, removal.namespace)
         return refusal.message if refusal is not None else _changed(removal, snapshot)
 
     def _announce(self, removal: Removal) -> None:
@@ -117,7 +139,7 @@ class PodRemover:
             uid=removal.pod,
             api_version="v1",
         )
-        note = f"Removed from {removal.node} by Hygiene: {removal.message}"
+        note = f"Removed from {removal.node} by {removal.strategy}: {removal.message}"
         self._recorder.record(
             regarding=pod, type_="Normal", reason=REMOVED, note=note, action="Removing"
         )
@@ -129,6 +151,6 @@ def _changed(removal: Removal, snapshot: Snapshot) -> str | None:
     pod = snapshot.pods.get(removal.pod)
     if pod is None or pod.terminating:
         return "the pod is gone"
-    if pod.ready:
+    if pod.ready and not removal.group:
         return "the pod has become Ready"
     return None

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods of a native gang leave a hot node and a drained one, while its minimum runs throughout.
+"""Pods of a native gang leave a hot node and a drained one, while its minimum runs throughout;
+a gang that can spare none leaves a drained node as a whole, once all of it fits elsewhere.
 
 The control plane of this module serves PodGroups: their gates are off by default. What runs is
 counted after every single event of the pods' watch.
@@ -95,7 +96,49 @@ async def test_a_gang_keeps_its_minimum_while_its_pods_move(
         assert len(_of(loop.pods, "whole", whole)) == 2
 
 
-def _gang(cluster: Cluster, name: str, members: int, minimum: int, use: str) -> list[Json]:
+async def test_a_gang_without_a_pod_to_spare_is_restarted_once_all_of_it_fits(
+    cluster: Cluster, tmp_path: Path, say: Say
+) -> None:
+    settings = {**SETTINGS, "groups": "restart", "enabledStrategies": ["NodeMaintenance"]}
+    async with episode(cluster, tmp_path, scenario(), seed=1, settings=settings, load=LOAD) as loop:
+        drained = loop.nodes["node-1"]
+        await _begin(cluster, loop, drained, _gang(cluster, "whole", 3, 3, "50m", cpu="2"))
+        before = {uid for uid, pod in loop.pods.now.items() if app_of(pod) == "whole"}
+        # Two of the three would fit.
+        await _fill(cluster, [loop.nodes[f"node-{number}"] for number in (3, 4)])
+
+        await cluster.maintain(drained, on=True)
+        await cluster.wait(lambda: _says(cluster, drained, "pod group minimum"), 90.0, "named")
+        await loop.quiet(cycles=5, samples=0)
+        assert before <= set(loop.pods.now)
+
+        seen: list[int] = []
+        loop.pods.checks.append(lambda: seen.append(len(before & loop.pods.left)))
+        await cluster.patch_node(loop.nodes["node-3"], {"spec": {"taints": None}})
+        await cluster.wait(lambda: before <= loop.pods.left, 90.0, "all of them are evicted")
+        await cluster.wait(
+            lambda: (
+                sum(app_of(p) == "whole" for p in loop.pods.now.values() if is_ready(p)) == 3
+                and loop.pods.settled
+            ),
+            90.0,
+            "all of them run again",
+        )
+        assert _of(loop.pods, "whole", drained) == []
+        await loop.quiet(cycles=5, samples=0)
+        say(f"{len(before)} pods evicted together, {max(seen)} gone at most at a time")
+
+
+async def _fill(cluster: Cluster, nodes: Iterable[str]) -> None:
+    """Let nodes take no pods."""
+    taint = {"key": "full", "value": "yes", "effect": "NoSchedule"}
+    for node in nodes:
+        await cluster.patch_node(node, {"spec": {"taints": [taint]}})
+
+
+def _gang(
+    cluster: Cluster, name: str, members: int, minimum: int, use: str, *, cpu: str = "100m"
+) -> list[Json]:
     group = {
         "apiVersion": "scheduling.k8s.io/v1alpha2",
         "kind": "PodGroup",
@@ -106,7 +149,7 @@ def _gang(cluster: Cluster, name: str, members: int, minimum: int, use: str) -> 
         name,
         members,
         namespace=cluster.namespace,
-        cpu="100m",
+        cpu=cpu,
         usage_cpu=use,
         spec={"schedulingGroup": {"podGroupName": name}},
     )

@@ -115,7 +115,7 @@ class PlannerWorld:
     made_nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
     made_pods: dict[str, dict[str, Any]] = field(default_factory=dict)
     made_budgets: dict[str, dict[str, Any]] = field(default_factory=dict)
-    made_groups: dict[str, int] = field(default_factory=dict)
+    made_groups: dict[str, tuple[int, dict[str, Any]]] = field(default_factory=dict)
     _nodes: list[str] = field(default_factory=list)
     _on: dict[str, str] = field(default_factory=dict)
     _owners: dict[tuple[str, str], Manifest] = field(default_factory=dict)
@@ -221,8 +221,8 @@ class PlannerWorld:
             world.pod(name, **{**given, "node": node})
         for name, given in self.made_budgets.items():
             world.pdb(name, **given)
-        for name, minimum in self.made_groups.items():
-            world.gang(name, minimum)
+        for name, (minimum, more) in self.made_groups.items():
+            world.gang(name, minimum, **more)
         return world
 
     def moving(self, name: str, target: str, **given: Any) -> None:
@@ -232,10 +232,10 @@ class PlannerWorld:
         spec = spec_of(pod=reference, source=pod.node, target=target, **given)
         self.state.migrations.upsert(migration(spec))
 
-    def gang(self, name: str, minimum: int) -> None:
-        """Add a PodGroup that needs so many of its pods."""
-        self.made_groups[name] = minimum
-        spec = {"schedulingPolicy": {"gang": {"minCount": minimum}}}
+    def gang(self, name: str, minimum: int, **more: Any) -> None:
+        """Add a PodGroup that needs so many of its pods; the rest is part of its spec."""
+        self.made_groups[name] = minimum, more
+        spec = {"schedulingPolicy": {"gang": {"minCount": minimum}}, **more}
         meta = {"name": name, "namespace": "default"}
         made = stamped({"kind": "PodGroup", "metadata": meta, "spec": spec})
         self.state.pod_groups.upsert(wire(PodGroup, made))
