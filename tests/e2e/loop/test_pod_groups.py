@@ -102,13 +102,16 @@ async def test_a_gang_without_a_pod_to_spare_is_restarted_once_all_of_it_fits(
     settings = {**SETTINGS, "groups": "restart", "enabledStrategies": ["NodeMaintenance"]}
     async with episode(cluster, tmp_path, scenario(), seed=1, settings=settings, load=LOAD) as loop:
         drained = loop.nodes["node-1"]
-        await _begin(cluster, loop, drained, _gang(cluster, "whole", 3, 3, "50m", cpu="2"))
+        filler = build.deployment("filler", 1, namespace=cluster.namespace, cpu="2")
+        await _begin(cluster, loop, loop.nodes["node-2"], [filler])
+        await _begin(cluster, loop, drained, _gang(cluster, "whole", 3, 3, "50m", cpu="2500m"))
         before = {uid for uid, pod in loop.pods.now.items() if app_of(pod) == "whole"}
-        # Two of the three would fit.
+        # Two of the three would fit, on node-2.
         await _fill(cluster, [loop.nodes[f"node-{number}"] for number in (3, 4)])
 
         await cluster.maintain(drained, on=True)
         await cluster.wait(lambda: _says(cluster, drained, "pod group minimum"), 90.0, "named")
+        await loop.over(lambda: {app_of(pod) for pod in loop.pods.on(drained)} == {"whole"})
         await loop.quiet(cycles=5, samples=0)
         assert before <= set(loop.pods.now)
 
