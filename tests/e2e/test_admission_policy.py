@@ -16,8 +16,9 @@ from common.api.contract import API_VERSION, GUIDE_LABEL, GUIDED_BY
 from common.clock import SYSTEM
 from common.kube.timestamps import micro_time
 from simulator import build
+from tests.support.releases import needs_mutation
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, needs_mutation]
 
 Json = dict[str, Any]  # Any: nested API objects
 

@@ -42,13 +42,14 @@ from tests.support.deploy.render import (
     pods_of,
     render,
 )
+from tests.support.releases import MUTATES, needs_mutation
 from tests.support.repository import DEPLOY
 from tests.support.stands.control_plane import Say
 from tests.support.worlds.migrations import manifest_of, spec_of
 
 pytestmark = pytest.mark.real
 
-COMPONENTS = ("act", "bare-pods", "monitoring", "namespace-opt-in", "pod-guard")
+COMPONENTS = ("act", "bare-pods", "monitoring", "pod-guard", *(["namespace-opt-in"] * MUTATES))
 MIGRATION_CRD = "customresourcedefinition.apiextensions.k8s.io/migrations.evenkeel.io"
 OWNER = {"apiVersion": "v1", "kind": "ReplicationController", "name": "any", "uid": "any"}
 MARKS: tuple[Any, ...] = (
@@ -94,6 +95,7 @@ async def test_the_rebalancer_may_mark_pods_and_change_nothing_else_of_them(
         assert marked == [False] * len(MARKS)
 
 
+@needs_mutation
 async def test_pods_of_labelled_namespaces_go_to_the_second_scheduler(
     cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -35,6 +35,7 @@ from tests.support.deploy.render import (
     pods_of,
 )
 from tests.support.deploy.static_pod import CONFIG, KUBECONFIG, kubeadm_scheduler, kubeconfig_inside
+from tests.support.releases import MUTATES
 from tests.support.stands.control_plane import Say
 
 pytestmark = pytest.mark.real
@@ -63,7 +64,10 @@ async def test_the_second_scheduler_is_guided_and_the_rebalancer_moves_pods(
     await landing.occupy(hot, "hot", cpu="100m", usage_cpu="7200m")
     await cluster.maintain(maintained, on=True)
     await _label(cluster, OPT_IN)
-    folder = kustomization(tmp_path / "k", SECOND, ["namespace-opt-in", "pod-guard"])
+    # Where no policy can do it, the template of a workload names the scheduler.
+    named = {} if MUTATES else {"spec": {"schedulerName": "evenkeel-scheduler"}}
+    components = ["namespace-opt-in", "pod-guard"] if MUTATES else ["pod-guard"]
+    folder = kustomization(tmp_path / "k", SECOND, components)
     async with installed(cluster, folder):
         scheduler, _ = await pods_of(cluster, "evenkeel", "scheduler", 2)
         rebalancer, _ = await pods_of(cluster, "evenkeel", "rebalancer", 2)
@@ -71,7 +75,7 @@ async def test_the_second_scheduler_is_guided_and_the_rebalancer_moves_pods(
         async with pods_running(cluster, tmp_path / "scheduler", [scheduler], images) as guided:
             await guided.ready(cluster)
             await cluster.wait(lambda: _is_hot(guided, hot), MEASURED_S, "the hot node is known")
-            found = await landing.place("work", WORKLOAD)
+            found = await landing.place("work", WORKLOAD, **named)
             pods = await landing.pods("work")
             assert {pod["spec"]["schedulerName"] for pod in pods} == {"evenkeel-scheduler"}
             assert found[maintained] == 0

@@ -20,9 +20,9 @@ from controlplane.releases import RELEASES, Release
 from tests.e2e.chart_values import CHART_ONLY, COMBINATIONS, PAGE
 from tests.support.deploy.chart import CHART, Combination, Json, Tools
 from tests.support.deploy.openapi import Description
+from tests.support.releases import mutates
 
 MUTATING = {"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"}
-MUTATES_SINCE = "1.36"
 
 
 @pytest.fixture(scope="module", params=RELEASES, ids=lambda release: release.minor)
@@ -56,10 +56,6 @@ def complaints(description: Description, renders: Iterable[list[Json]]) -> list[
     """Return what is wrong with the objects of renders, each different object once."""
     different = {json.dumps(obj, sort_keys=True): obj for render in renders for obj in render}
     return [each for obj in different.values() for each in description.complaints(obj)]
-
-
-def mutates(release: Release) -> bool:
-    return release.minor >= MUTATES_SINCE
 
 
 def test_what_kustomize_renders_is_valid(

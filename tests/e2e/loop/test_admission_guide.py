@@ -18,9 +18,10 @@ from bench.stands.real_scenario import node_of
 from bench.stands.rebalancer_process import LOAD, QUICK
 from common.api.contract import GUIDE_LABEL, GUIDED_BY
 from simulator.scenarios import Scenario
+from tests.support.releases import needs_mutation
 from tests.support.stands.control_plane import Say
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, needs_mutation]
 
 NODES, HOT, FULL = 8, 2, 4
 CEILING = 80.0
