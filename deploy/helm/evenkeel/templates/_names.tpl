@@ -14,9 +14,12 @@ they cannot change. Takes a list of the root and a component. */}}
 {{ .Values.image.repository }}{{ with .Values.image.digest }}@{{ . }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
 {{- end -}}
 
-{{/* The version of the cluster: v1.33.2, without any suffix (-gke.1234, -eks-abc, +k3s1). */}}
+{{/* The version of the cluster: v1.33.2, without any suffix (-gke.1234, -eks-abc, +k3s1). Who renders
+without a cluster may name only 1.33, as Argo CD does; each minor version has an image of its first
+release. */}}
 {{- define "evenkeel.clusterVersion" -}}
-v{{ regexFind "[0-9]+\\.[0-9]+\\.[0-9]+" .Capabilities.KubeVersion.Version }}
+{{- $found := regexFind "[0-9]+\\.[0-9]+(\\.[0-9]+)?" .Capabilities.KubeVersion.Version -}}
+v{{ $found }}{{ if eq (len (splitList "." $found)) 2 }}.0{{ end }}
 {{- end -}}
 
 {{- define "evenkeel.schedulerImage" -}}
