@@ -71,7 +71,6 @@ class ObjectMeta(Wire):
     generation: int = 0
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
-    deletion_grace_period_seconds: int | None = None
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     owner_references: list[OwnerReference] | None = None
@@ -142,7 +141,6 @@ class VerticalPodAutoscaler(Object):
 class NodeSpec(Wire):
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
-    provider_id: str = msgspec.field(name="providerID", default="")
 
 
 class NodeAddress(Wire):

@@ -27,7 +27,7 @@ async def doctor_command(call: Call) -> int | None:
     """
     async with reading(call.target, clock=call.clock, progress=call.progress) as session:
         with call.progress.waiting("Examining …"):
-            findings = examine(await gather(session, call.target))
+            findings = examine(await gather(session))
     failed = sum(finding.level is Level.FAIL for finding in findings)
     document = {"failed": failed, "findings": findings}
     emit("Doctor", document, call.output, lambda: _page(findings, failed))

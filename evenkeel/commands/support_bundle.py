@@ -67,9 +67,7 @@ async def collected(session: Session, call: Call) -> dict[str, Any]:
     return {
         "version.json": {"command": __version__, "configurationFrom": there.config_from},
         "status.json": plain(health_of(session, asked)),
-        "doctor.json": {
-            "findings": [plain(f) for f in examine(await gather(session, call.target))]
-        },
+        "doctor.json": {"findings": [plain(f) for f in examine(await gather(session))]},
         "nodes.json": plain(cluster_document(asked)),
         "plan.json": msgspec.to_builtins(document(asked.plan)),
         "migrations.json": plain(migrations_document(known, most=_MOST)),

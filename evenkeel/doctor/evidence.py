@@ -29,13 +29,12 @@ from common.kube.resources import (
     DEPLOYMENTS,
     LEASES,
     MIGRATIONS,
-    NODE_METRICS,
     PDBS,
     PODS,
     Resource,
 )
 from common.kube.timestamps import parse_time
-from evenkeel.session import CONFIG_KEY, CONFIG_MAP, Session, Target
+from evenkeel.session import CONFIG_KEY, CONFIG_MAP, Session
 from rebalancer.inspection import Inspection
 
 Json = dict[str, Any]  # Any: an API object as it is
@@ -82,10 +81,7 @@ class Evidence:
     leases: Sequence[LeaseRecord] = ()
     """Leases of Evenkeel, of all namespaces that can be read."""
     config_problems: tuple[str, ...] = ()
-    config_there: bool = False
-    extender_config: ExtenderConfiguration | None = None
     extender_problems: tuple[str, ...] = ()
-    metrics_trouble: str = ""
     refused: tuple[str, ...] = ()
     """What the rebalancer's account is not allowed."""
     policies: int | None = None
@@ -106,13 +102,15 @@ class _List(msgspec.Struct):
     items: list[Json] = []
 
 
-async def gather(session: Session, target: Target) -> Evidence:
+async def gather(session: Session) -> Evidence:
     """Read all that checks judge, at once."""
     client, namespace = session.client, session.installation.namespace
     asked = await session.inspect()
     crd, version, programs = await asyncio.gather(_crd(client), _version(client), _programs(client))
-    configs, metrics, refused = await asyncio.gather(
-        _configs(client, namespace), _metrics(client), _refused(client, namespace)
+    config_problems, extender_problems, refused = await asyncio.gather(
+        _problems(client, namespace, CONFIG_MAP, CONFIG_KEY, RebalancerConfiguration),
+        _problems(client, namespace, EXTENDER_MAP, EXTENDER_KEY, ExtenderConfiguration),
+        _refused(client, namespace),
     )
     policies, leaders = await asyncio.gather(_policies(client), _leaders(client, asked.now_s))
     pause = session.installation.pause
@@ -126,11 +124,8 @@ async def gather(session: Session, target: Target) -> Evidence:
         why_no_crd=crd[1],
         programs=programs,
         leases=tuple(asked.snapshot.leases.values()),
-        config_there=configs[0],
-        config_problems=configs[1],
-        extender_config=configs[2],
-        extender_problems=configs[3],
-        metrics_trouble=metrics,
+        config_problems=config_problems,
+        extender_problems=extender_problems,
         refused=refused,
         policies=policies,
         leaders=leaders,
@@ -177,17 +172,22 @@ async def _programs(client: KubeApi) -> dict[str, list[Json]]:
     return found
 
 
-async def _configs(
-    client: KubeApi, namespace: str
-) -> tuple[bool, tuple[str, ...], ExtenderConfiguration | None, tuple[str, ...]]:
-    text = await _text(client, namespace, CONFIG_MAP, CONFIG_KEY)
-    problems = _problems(text, RebalancerConfiguration)
-    other = await _text(client, namespace, EXTENDER_MAP, EXTENDER_KEY)
-    wrong = _problems(other, ExtenderConfiguration)
-    parsed = None
-    if other is not None and not wrong:
-        parsed = parse_config(other, ExtenderConfiguration, EXTENDER_MAP)
-    return text is not None, problems, parsed, wrong
+async def _problems(
+    client: KubeApi,
+    namespace: str,
+    name: str,
+    key: str,
+    kind: type[RebalancerConfiguration] | type[ExtenderConfiguration],
+) -> tuple[str, ...]:
+    """Return what is wrong with a configuration in the cluster, as far as it can be read."""
+    text = await _text(client, namespace, name, key)
+    if text is None:
+        return ()
+    try:
+        parse_config(text, kind, kind.__name__, _ignored)
+    except ConfigError as error:
+        return error.problems
+    return ()
 
 
 async def _text(client: KubeApi, namespace: str, name: str, key: str) -> str | None:
@@ -200,30 +200,8 @@ async def _text(client: KubeApi, namespace: str, name: str, key: str) -> str | N
     return data.get(key) if isinstance(data.get(key), str) else None
 
 
-def _problems(
-    text: str | None, kind: type[RebalancerConfiguration] | type[ExtenderConfiguration]
-) -> tuple[str, ...]:
-    if text is None:
-        return ()
-    try:
-        parse_config(text, kind, kind.__name__, _ignored)
-    except ConfigError as error:
-        return error.problems
-    return ()
-
-
 def _ignored(_: str) -> None:
     """Deprecations are reported when the configuration is used."""
-
-
-async def _metrics(client: KubeApi) -> str:
-    try:
-        await client.get(NODE_METRICS.path(), params={"limit": 1})
-    except NotFound:
-        return "the cluster does not serve metrics.k8s.io"
-    except KubeError as error:
-        return str(error)
-    return ""
 
 
 class _AccessStatus(msgspec.Struct):

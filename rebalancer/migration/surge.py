@@ -81,7 +81,7 @@ class Surge:
             return found
         match found.whose(state):
             case Whose.OURS:
-                return _raised(StepReason.RAISED_BEFORE, found, state, found.metadata.generation)
+                return _raised(StepReason.RAISED_BEFORE, state, found.metadata.generation)
             case Whose.CLAIMED | Whose.THEIRS:
                 return Fail(_count_changed(view, found))
         if found.unrest:
@@ -94,7 +94,7 @@ class Surge:
         sent = await self._scale(view, found, state.replicas + 1)
         # The write changes the spec, and nothing was written in between: it is the next one.
         generation = found.metadata.generation + 1
-        return sent or _raised(StepReason.RAISED, found, state, generation)
+        return sent or _raised(StepReason.RAISED, state, generation)
 
     async def why_not_as_raised(self, view: MigrationView) -> Verdict | None:
         """Return how the workload is no longer as our raise left it; None if it is."""
@@ -280,7 +280,7 @@ def _state(migration: MigrationRecord) -> SurgeState:
     return SurgeState(replicas=migration.surge_replicas or 0, generation=migration.surge_generation)
 
 
-def _raised(reason: StepReason, found: LiveWorkload, state: SurgeState, generation: int) -> Proceed:
+def _raised(reason: StepReason, state: SurgeState, generation: int) -> Proceed:
     count = state.replicas + 1
     left = SurgeState(replicas=state.replicas, generation=generation)
     return Proceed(reason, f"the count was raised from {state.replicas} to {count}", surge=left)

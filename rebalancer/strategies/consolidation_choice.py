@@ -162,7 +162,7 @@ class _Search:
             for given_up in (*combinations(free, 1), *combinations(free, 2)):
                 if self._left <= 0:
                     break
-                found = self._again(sorted(best.emptied.difference(given_up)), fixed)
+                found = self._again(sorted(best.emptied.difference(given_up)))
                 others = [n for n in self._orders(fixed)[0] if n not in given_up]
                 if found is None:
                     continue
@@ -173,7 +173,7 @@ class _Search:
                     break
         return best
 
-    def _again(self, nodes: Sequence[int], fixed: frozenset[int]) -> _State | None:
+    def _again(self, nodes: Sequence[int]) -> _State | None:
         """Return a state with these nodes emptied, packed from scratch; None if that fails."""
         state = _State(self._packing)
         state.emptied.update(nodes)
