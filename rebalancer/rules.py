@@ -131,6 +131,15 @@ class ClusterRules:
             found = self.observed(strategy, source, namespace)
         return found or self.closed(strategy, source, namespace)
 
+    def waits(self, strategy: Strategy, source: NodeName) -> bool:
+        """Tell whether all moves of a strategy away from a node are put off, whatever the pod.
+
+        As in `held`, the modes of the configuration itself put nothing off.
+        """
+        pool = self.of_node(source).pool
+        observes = pool is not None and pool.modes.get(strategy) is Mode.OBSERVE
+        return observes or self.closed(strategy, source, None) is not None
+
     def closed_namespace(self, name: str) -> Closed | None:
         """Return what the schedule of a namespace waits for, if it is closed."""
         found = self.of_namespace(name)

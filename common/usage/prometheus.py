@@ -178,6 +178,8 @@ class PrometheusSource:
         self._clock = clock
         self._checkpoint = checkpoint
         self._skipped: dict[str, int] = {}
+        self._failed: dict[str, str] = {}
+        """What was wrong with further resources in the newest round."""
         self._http = httpx.AsyncClient(
             verify=_trust(settings),
             # Unpacking is ours: httpx' has no limit.
@@ -229,11 +231,18 @@ class PrometheusSource:
             nodes = await self._values(wanted.node_query, names.find, at_s)
             pods = await self._values(wanted.pod_query, pod_key, at_s)
         except UsageError as error:
-            log.warning("resource not read", resource=wanted.name, error=str(error))
+            self._tell_failed(wanted.name, str(error))
             return FurtherSample()
+        self._failed.pop(wanted.name, None)
         return FurtherSample(
             nodes=_possible(nodes), offered=_possible(offered), pods=_possible(pods)
         )
+
+    def _tell_failed(self, resource: str, error: str) -> None:
+        """Log what is wrong with the queries of a resource, until it is something else."""
+        if self._failed.get(resource) != error:
+            log.warning("resource not read", resource=resource, error=error)
+        self._failed[resource] = error
 
     async def _pressures(self, names: NodeNames, at_s: float) -> Mapping[NodeName, NodePressure]:
         """Return the pressures that are judged."""

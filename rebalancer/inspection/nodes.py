@@ -44,6 +44,10 @@ from rebalancer.strategies.pressure import allowed, pressures
 ZONE: Final = "topology.kubernetes.io/zone"
 LISTED: Final = 500
 """Pods of a node that are listed."""
+_SETTLING: Final = (
+    "pods came or left: its pressure and further resources call for no move until a whole "
+    "prometheus.window has passed"
+)
 
 
 def cluster_document(asked: Inspection) -> ClusterDocument:
@@ -286,6 +290,8 @@ def _facts(asked: Inspection, view: NodeView) -> Iterator[Fact]:
     yield Fact(label="Ceilings", text=", ".join(limits))
     if asked.config.pressure.is_judged:
         yield Fact(label="Pressure", text=_pressure_words(asked.config, load))
+    if name in asked.demand.cluster.settling:
+        yield Fact(label="Settling", text=_SETTLING)
     yield from rule_facts(asked, name)
     if load is not None and load.sample_end_s is not None:
         age = words.duration(asked.now_s - load.sample_end_s)

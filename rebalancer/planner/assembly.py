@@ -78,7 +78,7 @@ class _Assembly:
         moves, bound = self._moves(), self._bound(missed)
         fingerprint = problem.demand.fingerprints.of(problem.demand)
         return Plan(
-            plan_id=_plan_id(fingerprint, moves),
+            plan_id=plan_id(fingerprint, moves),
             fingerprint=fingerprint,
             strategies=tuple(sorted({goal.strategy for goal in problem.goals})),
             goals=tuple(title(goal) for goal in problem.goals),
@@ -227,7 +227,7 @@ class _Assembly:
                 name=name,
                 before=problem.level(row, before[row]),
                 after=problem.level(row, after[row]),
-                role=_role(source=row in sources, target=row in targets),
+                role=role_of(source=row in sources, target=row in targets),
                 source_refusals=parts.sources_refused.get(name, ()),
                 target_refusals=parts.targets_refused.get(name, ()),
                 state=parts.states.get(name, ()),
@@ -237,13 +237,14 @@ class _Assembly:
         )
 
 
-def _role(*, source: bool, target: bool) -> str:
+def role_of(*, source: bool, target: bool) -> str:
+    """Return the role of a node in a plan."""
     if source and target:
         return "both"
     return "source" if source else "target" if target else ""
 
 
-def _plan_id(fingerprint: str, moves: Sequence[Move]) -> str:
+def plan_id(fingerprint: str, moves: Sequence[Move]) -> str:
     """Return the name of a plan."""
     digest = blake2b(fingerprint.encode(), digest_size=6)
     for move in moves:

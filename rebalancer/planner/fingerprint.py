@@ -43,6 +43,12 @@ class Fingerprints:
     def __init__(self) -> None:
         self._pods: dict[NodeName, tuple[Pods, str]] = {}
 
+    def copy(self) -> Fingerprints:
+        """Return another one that knows the same pods."""
+        found = Fingerprints()
+        found._pods = self._pods
+        return found
+
     def of(self, demand: Demand) -> str:
         """Return a digest of nodes, loads and pods, the budgets, goals, rules and limits."""
         digest = blake2b(digest_size=16)

@@ -31,6 +31,7 @@ from rebalancer.planner.ordering import Step
 from rebalancer.planner.plan import Plan
 from rebalancer.planner.pool_levels import guards
 from rebalancer.planner.pool_spreads import unleveled
+from rebalancer.planner.postponed import demand_beside, in_one, parted, wanting
 from rebalancer.planner.problem import Demand, Problem
 from rebalancer.planner.relief import relieve_in_part
 from rebalancer.planner.search import Chosen, Marks, Search
@@ -43,8 +44,18 @@ ROUNDS: Final = 4
 def make_plan(demand: Demand) -> Plan:
     """Return the plan that meets as many goals as can be met with the fewest evictions.
 
-    A node that is to be emptied whole is left alone if one of its pods finds no place.
+    A node that is to be emptied whole is left alone if one of its pods finds no place. Goals that
+    rules put off take nothing from the others.
     """
+    now, later = parted(demand)
+    if not (now and later):
+        return _plan_for_all(demand)
+    plan = _plan_for_all(wanting(demand, now))
+    rest = _plan_for_all(demand_beside(demand, later, plan))
+    return in_one(demand, plan, rest)
+
+
+def _plan_for_all(demand: Demand) -> Plan:
     plan, assessment = _Planning(demand).plan(), demand.assessment
     missed = {unmet.goal: unmet for unmet in plan.unmet}
     halves = [goal for goal in assessment.goals if _is_half_emptied(goal, missed)]
@@ -56,7 +67,7 @@ def make_plan(demand: Demand) -> Plan:
         goals=tuple(goal for goal in assessment.goals if goal not in halves),
         kept_empty=tuple(name for name in assessment.kept_empty if name not in nodes),
     )
-    found = make_plan(replace(demand, assessment=rest))
+    found = _plan_for_all(replace(demand, assessment=rest))
     unmet = (*found.unmet, *(missed[title(goal)] for goal in halves))
     goals = (*found.goals, *(title(goal) for goal in halves))
     return msgspec.structs.replace(found, unmet=unmet, goals=goals)

@@ -69,7 +69,7 @@ class SampleCheck:
                 self._look.load.nodes[goal.node],
                 goal.ceiling,
                 standing,
-                self._look.config,
+                self._look,
             )
             return msgspec.structs.replace(narrowed, strategy=goal.strategy)
         seen = max(self._counts.count(watch) for watch in watches)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from common.cluster.records import NodeName
-from common.config import LoadSettings
+from common.config import NodeRules
 from common.config import Strategy as StrategyName
 from common.load import NodeLoad
 from rebalancer.goals import BALANCED, MARGIN, AtMost, Ceiling, Dimension, Goal, dimensions_of
@@ -16,6 +16,7 @@ from rebalancer.strategies.base import ClusterView, Participation
 from rebalancer.strategies.pools import percent
 
 _SHOWN: Final = 3
+_POOL_KEYS: Final = {Dimension.CPU: "cpu_threshold", Dimension.MEMORY: "memory_threshold"}
 
 
 class ResourceOptimization:
@@ -26,7 +27,7 @@ class ResourceOptimization:
 
     def goals(self, cluster: ClusterView, parts: Participation) -> Sequence[Goal]:
         found = (
-            _goal(load, parts.ceilings[name], cluster.config, settling=name in cluster.settling)
+            _goal(load, parts.ceilings[name], cluster)
             for name, load in sorted(cluster.load.nodes.items())
             if name not in parts.sources_refused
         )
@@ -47,25 +48,34 @@ class ResourceOptimization:
         ]
 
 
-def _goal(
-    load: NodeLoad, ceiling: Ceiling, settings: LoadSettings, *, settling: bool
-) -> AtMost | None:
+def _goal(load: NodeLoad, ceiling: Ceiling, cluster: ClusterView) -> AtMost | None:
     """Return what is wanted of a node; None if it is fine.
 
     While it is settling, its pressure and further resources are not judged yet.
     """
+    settings, settling = cluster.config, load.name in cluster.settling
     broken = above(load, ceiling, BALANCED if settling else dimensions_of(settings))
     pressed = () if settling else pressure.under_pressure(load, settings)
     if pressed:
         ceiling = pressure.relieved(ceiling, load, pressed)
         broken = tuple(dict.fromkeys((*broken, *pressed)))
-    return at_most(load, ceiling, broken, settings) if broken else None
+    return at_most(load, ceiling, broken, cluster) if broken else None
 
 
 def _some(names: Sequence[NodeName]) -> str:
     """Return a few names, and how many more there are."""
     shown = ", ".join(names[:_SHOWN])
     return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"
+
+
+def _set_by(rules: NodeRules, dimension: Dimension) -> str:
+    """Return the key that sets a threshold, and the pool that has it if one does."""
+    if rules.pool is None:
+        return dimension.key
+    if dimension.label in rules.pool.resource_thresholds:
+        return f"resourceThresholds of {rules.words}"
+    own = _POOL_KEYS.get(dimension)
+    return f"{dimension.key} of {rules.words}" if own and rules.sets(own) else dimension.key
 
 
 def above(
@@ -79,9 +89,10 @@ def above(
 
 
 def at_most(
-    load: NodeLoad, ceiling: Ceiling, broken: tuple[Dimension, ...], settings: LoadSettings
+    load: NodeLoad, ceiling: Ceiling, broken: tuple[Dimension, ...], cluster: ClusterView
 ) -> AtMost:
     """Return the goal for a node that is above its ceiling in some resources, or under pressure."""
+    settings, rules = cluster.config, cluster.rules.of_node(load.name)
     figure = settings.load.aggregation.ceilings
     over = "" if figure.is_last else f"{figure}, "
     # Both are named where both call for pods to leave.
@@ -89,7 +100,7 @@ def at_most(
     pressed = [d for d, step in steps.items() if ceiling.of(d) <= step]
     used = " and ".join(
         f"{percent(load, d):.0f} % {d.label} "
-        f"({over if d in BALANCED else ''}allowed {ceiling.of(d):g} %, {d.key})"
+        f"({over if d in BALANCED else ''}allowed {ceiling.of(d):g} %, {_set_by(rules, d)})"
         for d in broken
         if d not in pressed or ceiling.of(d) < steps[d]
     )

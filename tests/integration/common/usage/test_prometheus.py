@@ -453,3 +453,17 @@ async def test_a_query_that_fails_hides_its_own_resource_only() -> None:
     assert [line["resource"] for line in logs if line["event"] == "resource not read"] == [
         "network"
     ]
+
+
+async def test_a_query_that_goes_on_failing_is_logged_once() -> None:
+    refused = answer(400, {"status": "error", "error": "parse error"})
+    fails, works = [*whole_round(), refused], [*whole_round(), of_node("20"), of_pod("1")]
+    with capture_logs() as logs:
+        async with ScriptedApi(*fails, *fails, *works, *fails) as api:
+            made = Prometheus(url=api.url, **network(capacity=100.0))
+            async with PrometheusSource(made, nodes=lambda: NODES, clock=FakeClock()) as source:
+                told = []
+                for _ in range(4):
+                    await source.sample()
+                    told.append([line["event"] for line in logs].count("resource not read"))
+    assert told == [1, 1, 1, 2]

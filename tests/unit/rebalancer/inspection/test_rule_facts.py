@@ -13,6 +13,7 @@ from common.load import Belief, LoadTracker
 from common.usage.source import FurtherSample, NodePressure, Sample, Usage
 from console.data import WhyDocument
 from rebalancer.inspection import Inspection, why_node, why_pod
+from tests.support.worlds.migrations import migration, spec_of
 from tests.support.worlds.planner import NOW_S, PlannerWorld
 
 CLOSED = [{"schedule": "0 0 1 1 *", "duration": "1h", "timeZone": "Europe/Berlin"}]
@@ -20,11 +21,13 @@ OPEN = [{"schedule": "* * * * *", "duration": "1m"}]
 GPU = {"name": "gpu", "nodeQuery": "a", "podQuery": "b", "capacity": 8.0, "threshold": 60.0}
 
 
-def asked(waits: NodePressure, gpu: float, **config: Any) -> Inspection:
+def asked(waits: NodePressure, gpu: float, *, moving: bool = False, **config: Any) -> Inspection:
     """Return a node that uses 30 %, with one pod, and so much of everything else."""
     world = PlannerWorld()
     world.node("n1", labels={"pool": "web", "disk": "ssd"})
     world.pod("web-0", "n1", 30.0, owner="web", namespace="shop")
+    if moving:
+        world.state.migrations.upsert(migration(spec_of(source="n1", target="n2")))
     snapshot, name = world.state.snapshot(), NodeName("n1")
     used = {"shop/web-0": Usage(3000.0, 3e9, NOW_S, 60.0)}
     sample = Sample(
@@ -64,6 +67,11 @@ def test_pressure_is_shown_where_it_is_judged() -> None:
     assert of_node(pressure={"cpu": 20.0})["Pressure"] == "45 % CPU (allowed 20 %)"
     both = of_node(pressure={"cpu": 20.0, "memory": 7.5})["Pressure"]
     assert both == "45 % CPU (allowed 20 %), unknown memory (allowed 7.5 %)"
+
+
+def test_while_a_node_settles_that_is_said() -> None:
+    assert "Settling" not in of_node(pressure={"cpu": 20.0})
+    assert of_node(pressure={"cpu": 20.0}, moving=True)["Settling"].startswith("pods came or left")
 
 
 def test_a_further_resource_is_shown_with_the_threshold_of_the_pool() -> None:

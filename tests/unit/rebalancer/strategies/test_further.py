@@ -137,9 +137,12 @@ def test_the_spread_of_cpu_fills_no_node_with_it() -> None:
 
 
 def test_a_pool_has_a_threshold_of_its_own() -> None:
-    pool = {"name": "edge", "nodeSelector": "", "resourceThresholds": {"network": 97.0}}
-    plan = Scene({"n1": 96.0, "n2": 70.0, "n3": 10.0}, CALM).plan(config(pools=[pool]))
-    assert plan.moves == ()
+    pool: Any = {"name": "edge", "nodeSelector": "", "resourceThresholds": {"network": 97.0}}
+    scene = Scene({"n1": 96.0, "n2": 70.0, "n3": 10.0}, CALM)
+    assert scene.plan(config(pools=[pool])).moves == ()
+    pool["resourceThresholds"] = {"network": 90.0}
+    [move] = scene.plan(config(pools=[pool])).moves
+    assert move.message == "n1 uses 96 % network (allowed 90 %, resourceThresholds of pool edge)"
 
 
 def test_an_unknown_node_is_neither_source_nor_target_for_it_only() -> None:
