@@ -132,7 +132,10 @@ def _observing(
 
 
 def _refused_note(refusal: Refusal | None) -> tuple[str, ...]:
-    return () if refusal is None else (f"nothing is moved for load: {refusal.message}",)
+    if refusal is None:
+        return ()
+    why = refusal.message.removeprefix("nothing is moved: ")
+    return (f"nothing is moved for load: {why}",)
 
 
 class BusyNodes(msgspec.Struct, frozen=True):

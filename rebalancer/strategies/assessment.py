@@ -162,8 +162,9 @@ def _none_enabled(cluster: ClusterView) -> Iterable[str]:
 def _resting(cluster: ClusterView, strategies: Sequence[str]) -> Iterable[str]:
     if strategies:
         known = len(cluster.load.nodes) - cluster.load.unknown
+        rest = "rest" if len(strategies) > 1 else "rests"
         yield (
-            f"{' and '.join(strategies)} rest: the load of only {known} of "
+            f"{' and '.join(strategies)} {rest}: the load of only {known} of "
             f"{len(cluster.load.nodes)} nodes is known, and two thirds are needed."
         )
 

@@ -13,7 +13,7 @@ from common.cluster.migrations import MigrationRecord, migration_record
 from common.cluster.records import NodeName
 from common.config import RebalancerConfiguration, Strategy
 from rebalancer.planner import Move
-from rebalancer.refusals import Refusal
+from rebalancer.refusals import Reason, Refusal
 from rebalancer.selection import (
     BusyNodes,
     choose,
@@ -91,6 +91,12 @@ def test_a_refusal_stands_against_moves_for_load_only() -> None:
     choice = choose(plan, config_of(), refusal=Refusal("NoExtender", "no extender is alive"))
     assert (choice.load, pods(choice.maintenance)) == ((), [["shop/m"]])
     assert choice.notes == ("nothing is moved for load: no extender is alive",)
+
+
+def test_a_note_says_once_that_nothing_is_moved() -> None:
+    why = Reason.BREAKER_OPEN.refusal(cause="the load of too few nodes is known")
+    choice = choose(plan_of(move_of("a")), config_of(), refusal=why)
+    assert choice.notes == ("nothing is moved for load: the load of too few nodes is known",)
 
 
 def record(

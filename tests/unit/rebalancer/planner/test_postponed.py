@@ -74,11 +74,11 @@ def test_both_are_one_plan() -> None:
     assert sum(each.pods for each in plan.staying) + len(plan.moves) == 14
     leaving = {move.uid for move in plan.moves}
     assert leaving.isdisjoint(each.uid for each in plan.refused)
-    roles = {node.name: node.role for node in plan.nodes}
+    roles = {str(node.name): node.role for node in plan.nodes}
     assert roles["b1"] == "source"
-    level = {node.name: round(node.before.cpu) for node in plan.nodes}
+    level = {str(node.name): round(node.before.cpu) for node in plan.nodes}
     assert level == {"a1": 75, "a2": 12, "b1": 91}
-    after = {node.name: node.after.cpu for node in plan.nodes}
+    after = {str(node.name): node.after.cpu for node in plan.nodes}
     for name, before in level.items():
         given_away = sum(m.cpu_milli for m in plan.moves if m.source == name)
         taken = sum(m.cpu_milli for m in plan.moves if m.target == name)
