@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,9 +19,11 @@ from common import __version__
 from tests.e2e.image_build import Built, build_image
 from tests.e2e.image_on_simulator import EXTENDER_PORT, HEALTH, beside_a_simulated_cluster
 from tests.support.deploy.pod import READY_S, run_once
+from tests.support.repository import ROOT
 from tests.support.stands.extender import eventually
 from tests.support.stands.extender_service import args
 
+REQUIREMENTS = ROOT / "requirements.txt"
 LOADED = re.compile(r"\.py$|\.so\b")
 
 
@@ -111,3 +115,15 @@ def test_bytecode_is_in_the_image_since_nobody_can_write_it_later(built: Built) 
         [made] = (package / "__pycache__").glob("__init__.*.pyc")
         # PEP 552: with the hash of its source, and never compared with it.
         assert int.from_bytes(made.read_bytes()[4:8], "little") == 1
+
+
+@pytest.mark.parametrize("machine", ["aarch64", "x86_64"])
+def test_every_requirement_has_a_wheel_for_each_platform(tmp_path: Path, machine: str) -> None:
+    """The Dockerfile advises to build for both, and it compiles nothing."""
+    uv = Path(sys.executable).with_name("uv")
+    platform = (f"--python-platform={machine}-unknown-linux-gnu", "--python-version=3.11")
+    wheels = ("--only-binary=:all:", "--require-hashes", f"--requirements={REQUIREMENTS}")
+    target = f"--target={tmp_path}"
+    command = [str(uv), "pip", "install", "--dry-run", *platform, *wheels, target]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
