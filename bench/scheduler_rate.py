@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The real kube-scheduler's pods per second and CPU per pod, with and without an extender.
 
-Six arms run in turn, on one control plane with nodes and running pods:
+Seven arms run in turn, on one control plane with nodes and running pods:
 
 - `stock`: no extender, and nodes sampled as by default;
 - `none`: no extender, every node scored, as in the shipped configuration;
 - `go`: an extender that does nothing and decodes nothing, the least that full lists cost;
 - `go50`: the same, but filter leaves 50 nodes, the least that shortlists cost;
 - `full`: Evenkeel's with `shortlist: off`;
-- `shortlist`: Evenkeel's as by default.
+- `shortlist`: Evenkeel's as by default;
+- `sampled`: the same, and nodes sampled as by default.
 
 In each round N pods are created while no scheduler runs; then the extender of the arm is
 started, then kube-scheduler, and the bindings are timed from a watch. Rate and CPU are those of
@@ -20,11 +21,11 @@ there is no kube-controller-manager: bare pods do not need it, and renewed lease
 
 The scheduler's configuration is the shipped one with `clientConnection` qps and burst 5000, at
 the default 50 everything looks alike, and with an `httpTimeout` that is long enough. A round is
-void unless the extender's own counters show two calls per pod, and a shortlist for each pod in
-that arm and for none in the other.
+void unless the extender's own counters show two calls per pod, and a shortlist for each pod, or
+for none in `full`.
 
     python -m bench.scheduler_rate [--rounds N] [--nodes N] [--pods N] [--running N]
-        [--arms stock,none,go,go50,full,shortlist] [--results FILE]
+        [--arms stock,none,go,go50,full,shortlist,sampled] [--results FILE]
 """
 
 from __future__ import annotations
@@ -72,8 +73,11 @@ ARMS = {
     "go50": "do-nothing, 50 nodes left, in Go",
     "full": "Evenkeel, `shortlist: off`",
     "shortlist": "Evenkeel",
+    "sampled": "Evenkeel, default sampling",
 }
 WITHOUT_EXTENDER = ("stock", "none")
+SAMPLED = ("stock", "sampled")
+SHORTENED = ("shortlist", "sampled")
 GO = {"go": "0", "go50": "50"}
 """How many nodes the do-nothing extenders leave; 0 is all."""
 PATIENCE_S = 180.0
@@ -171,7 +175,7 @@ class Stand:
     def _refuse_void(self, arm: str, counted: Calls) -> None:
         if arm in WITHOUT_EXTENDER:
             return
-        shortened = arm == "shortlist"
+        shortened = arm in SHORTENED
         enough = min(counted.filter, counted.prioritize) >= self._pods
         if not enough or (counted.shortlists >= self._pods) is not shortened:
             raise SystemExit(f"void: {arm} counted {counted} for {self._pods} pods")
@@ -184,7 +188,7 @@ class Stand:
         else:
             # On a busy machine answers come late; a call that is given up costs less.
             config["extenders"][0]["httpTimeout"] = "5s"
-        if arm == "stock":
+        if arm in SAMPLED:
             del config["profiles"][0]["percentageOfNodesToScore"]
         path = self._folder / "scheduler-config.yaml"
         path.write_text(yaml.safe_dump(config))
@@ -202,7 +206,7 @@ class Stand:
                 url = f"http://{address}"
                 yield url, lambda: _go_calls(url)
         else:
-            with self._ours("auto" if arm == "shortlist" else "off") as found:
+            with self._ours("auto" if arm in SHORTENED else "off") as found:
                 yield found
 
     @contextlib.contextmanager

@@ -12,6 +12,7 @@ no node above 80 %, with `default` also at most 20 points between any two.
 
     python -m bench.arena [--scenario NAME] [--seeds 1,2,3] [--strategies ceilings|default]
                           [--intervals quick|shipped] [--trimaran] [--minutes N] [--json]
+                          [--results FILE]
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from bench.arena.contest import (
     placed_setup,
 )
 from bench.arena.figures import THRESHOLD, Figures, Goal
-from bench.arena.view import show
+from bench.arena.view import print_sums, show
 from bench.stands.cluster import Cluster
 from controlplane.cluster import ClusterOptions, ControlPlane, up
 from controlplane.guardian import Guardian
@@ -117,6 +118,8 @@ def main() -> None:
         guardian.dismiss()
         shutil.rmtree(folder, ignore_errors=True)
         if results:
+            if options.results:
+                _add_to(options.results, results)
             _print(results, options, time.monotonic() - started)
 
 
@@ -132,6 +135,13 @@ def _print(results: Sequence[Figures], options: argparse.Namespace, seconds: flo
     show(results, f"Strategies of Evenkeel: {options.strategies}")
     print("\n".join(setup.values()))
     print(f"{seconds:.0f} s in all")
+
+
+def _add_to(path: Path, results: Sequence[Figures]) -> None:
+    """Add results to a file of JSON lines, and print the sums of all that are in it."""
+    with path.open("a") as file:
+        file.writelines(json.dumps(each.as_json()) + "\n" for each in results)
+    print_sums([json.loads(line) for line in path.read_text().splitlines()])
 
 
 def _rounds(options: argparse.Namespace) -> list[Round]:
@@ -180,6 +190,12 @@ def _options() -> argparse.Namespace:
         type=float,
         default=4.0,
         help="maximum time of each contestant in minutes (default: %(default)g)",
+    )
+    parser.add_argument(
+        "--results",
+        metavar="FILE",
+        type=Path,
+        help="add the results to this file, and print the sums of all that are in it",
     )
     parser.add_argument("--json", action="store_true", help="print the results as one JSON line")
     return parser.parse_args()

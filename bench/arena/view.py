@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The results of the arena as one table, both contestants side by side."""
+"""The results of the arena as tables: every round, and the sums over all seeds."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from statistics import median
+from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
@@ -61,6 +63,54 @@ def row(figures: Figures) -> tuple[str, ...]:
         f"{before.hot} → {after.hot}",
         f"{before.spread:.0f} → {after.spread:.0f}",
         f"{before.deviation:.1f} → {after.deviation:.1f}",
+    )
+
+
+_SUMS: Final = (
+    "scenario",
+    "",
+    "seeds",
+    "bound",
+    "evictions",
+    "÷ bound",
+    "repeated",
+    "as planned",
+    "level in the end",
+    "level after",
+    "hot nodes",
+)
+
+
+def print_sums(rounds: Sequence[Mapping[str, Any]]) -> None:
+    """Print what every contestant did over all seeds, as a Markdown table of JSON results."""
+    print(f"| {' | '.join(_SUMS)} |\n|{'---|' * len(_SUMS)}")
+    for _, found in groupby(sorted(rounds, key=_who), key=_who):
+        print(f"| {' | '.join(sums(list(found)))} |")
+
+
+def _who(found: Mapping[str, Any]) -> tuple[str, int, str]:
+    return found["scenario"], len(found["contestant"]), found["contestant"]
+
+
+def sums(rounds: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the cells of one contestant in one scenario."""
+    bound, evictions = (sum(each[key] for each in rounds) for key in ("bound", "evictions"))
+    landed = [each["landedAsPlanned"] for each in rounds]
+    level = [each["secondsUntilLevel"] for each in rounds]
+    after = [seconds for seconds in level if seconds is not None]
+    hot = (sum(each[key] for each in rounds) for key in ("hotBefore", "hotAfter"))
+    return (
+        rounds[0]["scenario"],
+        rounds[0]["contestant"],
+        str(len(rounds)),
+        str(bound),
+        str(evictions),
+        f"{evictions / bound:.2f}" if bound else "–",
+        str(sum(each["repeatEvictions"] for each in rounds)),
+        "–" if None in landed else f"{sum(landed)} of {evictions}",
+        f"{len(after)} of {len(rounds)}",
+        f"{median(after):.0f} s ({min(after):.0f} to {max(after):.0f})" if after else "–",
+        " → ".join(map(str, hot)),
     )
 
 

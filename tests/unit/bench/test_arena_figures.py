@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from bench.arena.figures import Evictions, Figures, Goal, Moment, Run, level_since, repeats
-from bench.arena.view import row
+from bench.arena.view import row, sums
 from bench.stands.real_scenario import Json, fewest
 from simulator import build
 
@@ -98,3 +98,12 @@ def test_the_bound_counts_the_largest_pods_of_each_node_that_is_too_hot() -> Non
     two = pods("b", 400, 1_200, 2_000, 900, 1_000, 1_100, 1_400, 700)
     assert fewest(two, 80.0) == 2
     assert fewest([*just_full, *one, *two], 80.0) == 3
+
+
+def test_sums_count_seeds_that_never_got_level() -> None:
+    found = [figures(HOT, COOL, COOL, landed=3), figures(HOT, HOT, landed=2)]
+    cells = sums([each.as_json() for each in found])
+    assert cells == (
+        "hot-spots", "Evenkeel", "2", "4", "6", "1.50", "2", "5 of 6", "1 of 2",
+        "1 s (1 to 1)", "2 → 1",
+    )  # fmt: skip
