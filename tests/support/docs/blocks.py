@@ -143,9 +143,19 @@ def _is_values(found: Mapping[str, Json]) -> bool:
     )
 
 
+def _with_defaults(found: Mapping[str, Json], defaults: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the values as Helm validates them: with the chart's own where none are given."""
+    whole = {**defaults, **found}
+    for key in found.keys() & defaults.keys():
+        if isinstance(found[key], dict) and isinstance(defaults[key], dict):
+            whole[key] = _with_defaults(found[key], defaults[key])
+    return whole
+
+
 def _values(found: Mapping[str, Json]) -> Iterator[str]:
     validator = jsonschema.Draft202012Validator(_chart("values.schema.json"))
-    yield from (error.message for error in validator.iter_errors(dict(found)))
+    whole = _with_defaults(found, _chart("values.yaml"))
+    yield from (error.message for error in validator.iter_errors(whole))
     for name, kind in (
         ("rebalancer", "RebalancerConfiguration"),
         ("extender", "ExtenderConfiguration"),
