@@ -35,6 +35,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
     values: bytes
     """One number for each column; none without a solution."""
+    proven: bool = False
+    """No solution costs less; otherwise a limit ended the search."""
 
     def column_values(self) -> npt.NDArray[np.float64] | None:
         """Return the values of the columns, if there is a solution."""

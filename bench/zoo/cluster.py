@@ -81,6 +81,16 @@ class ZooCluster:
             pods.append(self._pod(owner, f"{name}-{number}", node, use))
         return pods
 
+    def daemon_set(self, name: str, uses: Mapping[str, Use]) -> None:
+        """Add a DaemonSet with a running pod on each of these nodes."""
+        asked: Json = {"cpu": f"{SMALL.cpu_milli}m", "memory": f"{SMALL.mem_bytes >> 10}Ki"}
+        owner = build.replica_set(name, len(uses), **asked)
+        owner["kind"] = "DaemonSet"
+        del owner["spec"]["replicas"]
+        self._add("daemonsets", owner)
+        for number, (node, use) in enumerate(uses.items()):
+            self._pod(owner, f"{name}-{number}", node, use)
+
     def pdb(self, name: str, app: str, *, allowed: int, **limits: Any) -> None:
         """Add a PodDisruptionBudget whose status the disruption controller has computed."""
         made = build.pdb(name, match={"app": app}, **limits)

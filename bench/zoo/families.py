@@ -24,6 +24,7 @@ from bench.zoo.drawing import (
     group,
     spread_over,
 )
+from bench.zoo.fine_families import FINE_FAMILIES
 from bench.zoo.further_families import FURTHER_FAMILIES
 from bench.zoo.hard_families import HARD_FAMILIES
 from bench.zoo.model import HOST, MAINTENANCE, ZONE
@@ -418,6 +419,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
         *HARD_FAMILIES,
         *ODD_FAMILIES,
         *FURTHER_FAMILIES,
+        *FINE_FAMILIES,
     )
 }
 

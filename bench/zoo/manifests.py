@@ -141,4 +141,5 @@ def ruled_out(spec: Json, node: Json) -> bool:
 
 
 def controllers(cluster: ZooCluster) -> list[Json]:
-    return [*cluster.objects.get("replicasets", []), *cluster.objects.get("statefulsets", [])]
+    plurals = ("replicasets", "statefulsets", "daemonsets")
+    return [owner for plural in plurals for owner in cluster.objects.get(plural, [])]

@@ -253,8 +253,9 @@ class Model:
         if labels.get("scheduler.alpha.kubernetes.io/rescheduling") == "disabled":
             return False
         owner = pod["metadata"]["ownerReferences"][0]["name"]
-        replicas = next(w["spec"]["replicas"] for w in controllers(cluster) if name_of(w) == owner)
-        if replicas < 2:
+        spec = next(w["spec"] for w in controllers(cluster) if name_of(w) == owner)
+        # A DaemonSet has no number of replicas, and its pods have their nodes.
+        if spec.get("replicas", 0) < max(2, self.settings.get("minReplicas", 1)):
             return False
         budgets = [
             b

@@ -331,7 +331,8 @@ class RebalancerConfiguration(Configuration):
     )
     min_gain: Points = Field(
         default=1.0,
-        description="Points that moves must gain per eviction, unless they meet a ceiling.",
+        description="Points that moves must gain per eviction, unless they meet a ceiling; "
+        "a tenth where they level a clearly uneven pool.",
     )
 
     scheduler_names: SchedulerNames = Field(

@@ -31,7 +31,10 @@ def solve(problem: LinearProblem) -> Answer:
     found = solver.getInfo().primal_solution_status
     if found != highspy.SolutionStatus.kSolutionStatusFeasible:
         return Answer(values=b"")
-    return Answer(values=np.array(solver.getSolution().col_value).tobytes())
+    values = np.array(solver.getSolution().col_value).tobytes()
+    return Answer(
+        values=values, proven=solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
+    )
 
 
 def _lp(problem: LinearProblem) -> Any:

@@ -21,11 +21,11 @@ from rebalancer.planner.cycle import cut
 from rebalancer.planner.distribution_bound import with_distributions
 from rebalancer.planner.draft import Draft
 from rebalancer.planner.explain import Explainer
-from rebalancer.planner.instance import Flags, Ints
 from rebalancer.planner.movable import Movable
 from rebalancer.planner.ordering import Step
 from rebalancer.planner.plan import NO_BOUND, Bound, Move, NodePlan, Plan
-from rebalancer.planner.problem import Problem, Reaches
+from rebalancer.planner.pool_spreads import evened
+from rebalancer.planner.problem import Problem
 from rebalancer.planner.reach import Reach
 from rebalancer.refusals import Refusal
 
@@ -69,6 +69,7 @@ class _Assembly:
         self._problem = problem
         self._outcome = outcome
         self._reach = Reach(problem, outcome.draft.fitting)
+        self._evened = evened(problem, outcome.draft.load)
 
     def plan(self) -> Plan:
         problem, draft = self._problem, self._outcome.draft
@@ -101,12 +102,12 @@ class _Assembly:
         goals, evictions = self._problem.goals, len(self._outcome.draft.moves)
         if len(missed) == len(goals):
             return NO_BOUND
-        found = lower_bound(self._problem.instance(self._reaches()), goals, excluded=missed)
-        found = self._with_distributions(found, missed)
+        instance = self._problem.instance(self._reach.of)
+        found = self._with_distributions(lower_bound(instance, goals, excluded=missed), missed)
         if found.evictions >= evictions:
             return found  # no other argument can prove more
-        instance = self._problem.instance(self._reaches(domains=True))
-        return self._with_distributions(lower_bound(instance, goals, excluded=missed), missed)
+        tighter = self._reach.tightened(instance, self._problem.leaving())
+        return self._with_distributions(lower_bound(tighter, goals, excluded=missed), missed)
 
     def _with_distributions(self, found: Bound, missed: Collection[Goal] = ()) -> Bound:
         domains = self._outcome.draft.domains.domains
@@ -114,17 +115,11 @@ class _Assembly:
 
     def _bound_for_all(self, missed: Collection[Goal], met: Bound) -> Bound:
         # A plan that meets more goals may have to move pods of higher priorities for these.
-        instance = self._problem.instance(self._reaches(domains=True), missed)
-        found = self._with_distributions(lower_bound(instance, self._problem.goals))
+        instance = self._problem.instance(self._reach.of, missed)
+        tighter = self._reach.tightened(instance, self._problem.leaving(missed))
+        found = self._with_distributions(lower_bound(tighter, self._problem.goals))
         # Whatever meets all goals meets those that are met, and takes as much for it.
         return found if found.evictions >= met.evictions else met
-
-    def _reaches(self, *, domains: bool = False) -> Reaches:
-        def reaches(pods: Sequence[Movable]) -> tuple[Flags, Ints]:
-            kinds = self._reach.kinds(pods, domains=domains)
-            return self._reach.allowed, kinds
-
-        return reaches
 
     def _moves(self) -> tuple[Move, ...]:
         chains = self._outcome.chains
@@ -173,7 +168,9 @@ class _Assembly:
 
     def _relieves(self, m: Movable) -> bool:
         goal = self._problem.goal_of(m.row)
-        return isinstance(goal, AtMost) and self._outcome.draft.meets(goal)
+        if isinstance(goal, AtMost):
+            return self._outcome.draft.meets(goal)
+        return m in self._outcome.leveled and bool(self._evened[m.row])
 
     def _strategy(self, m: Movable) -> Strategy:
         own = self._own(m)

@@ -8,7 +8,8 @@ take one out. Cheap ones come first, because they save asking the others.
 Those that yield are given up for a node that has to be emptied, as the last resort.
 
 Besides, moves have to be worth their evictions. A chain of a plan that brings a node under its
-ceiling is, however little each pod of a large node gains. Any other chain has to gain by itself:
+ceiling is, however little each pod of a large node gains. Any other chain has to gain by itself
+(a tenth of that is enough where the plan levels a pool that is clearly uneven):
 over the nodes that it touches, in the goal's resource, the utilizations afterwards, sorted from
 the highest down, must be smaller than before by `minGain` points for each of its evictions, at
 the first place where the two differ. So the highest of the touched nodes comes down, or stays
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 Allow = Callable[["Draft", Movable], Flags | None]
 Explain = Callable[["Draft", Movable, int], Refusal]
 
+FINE: Final = 0.1
+"""The share of `minGain` that is enough for a chain of a plan that levels a clearly uneven pool."""
 _SAME: Final = 1e-6
 """Points of utilization by which two levels may differ and still count as equal."""
 

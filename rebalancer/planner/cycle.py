@@ -44,20 +44,23 @@ class Cycle:
         """Let a move run; with `sign` -1, not after all."""
         self.tally.add(self.limited(step), _NEW, sign=sign)
 
+    def end(self, step: Step, *, sign: int = +1) -> None:
+        """Let a move be over, which still belongs to the cycle; with `sign` -1, not after all."""
+        self.tally.add(self.limited(step), _NEW, sign=-sign)
+        self.tally.add(self.limited(step), Running.THIS_CYCLE, sign=sign)
+
     def limited(self, step: Step) -> LimitedMove:
         """Return a move as limits count it."""
         m, nodes = step.m, self.problem.nodes
         workload = self._workload(m)
-        # A pod that waits for a sibling of its chain to be gone never moves at the same time.
-        alone = all(self._workload(q) != workload for q in step.needs)
         return LimitedMove(
             purpose=Purpose.MAINTENANCE if m.maintenance else Purpose.LOAD,
             namespace=m.pod.namespace,
             source=nodes[m.row],
             target=nodes[step.row],
-            workload=workload if alone else None,
-            stateful_set=m.group if m.stateful and alone else None,
-            surging=workload if m.surges and alone else None,
+            workload=workload,
+            stateful_set=m.group if m.stateful else None,
+            surging=workload if m.surges else None,
             pod_group=self._rules.pod_groups.key_of(m.pod.uid),
         )
 
@@ -107,8 +110,16 @@ def startable(problem: Problem, chain: Sequence[Step]) -> Refusal | None:
 def _start(cycle: Cycle, chain: Sequence[Step]) -> str:
     """Let a chain run whole, or return what puts it off."""
     started: list[Step] = []
+    awaited: dict[Movable, set[Movable]] = {}
     for step in chain:
+        # What a move waits for, directly or not, never runs at the same time.
+        before = awaited[step.m] = set(step.needs).union(*(awaited.get(q, ()) for q in step.needs))
+        over = [other for other in started if other.m in before]
+        for other in over:
+            cycle.end(other)
         broken = next((found for check in CHECKS if (found := check(cycle, step))), "")
+        for other in over:
+            cycle.end(other, sign=-1)
         if broken:
             cycle.ledger.give_back(step.m.pod)
             for other in started:

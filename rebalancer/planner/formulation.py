@@ -125,6 +125,11 @@ class Formulation:
         columns = [c for c, (m, row) in enumerate(self._moves) if moves.get(m) == row]
         self._program.row([(column, 1.0) for column in columns], most=len(columns) - 1.0)
 
+    def fewer(self, moves: Moves) -> None:
+        """Ask for fewer moves than these."""
+        columns = range(len(self._moves))
+        self._program.row([(column, 1.0) for column in columns], most=len(moves) - 1.0)
+
     def _choices(self) -> None:
         rows = np.array(self._hood.rows, dtype=np.int64)
         for m in self._hood.pods:

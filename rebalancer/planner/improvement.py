@@ -83,18 +83,24 @@ class Improvement:
         asked = Formulation(base, self._drafts.census, hood, strict=strict)
         if asked.empty:
             return None
+        best: tuple[Moves, Rank] | None = None
         for _ in range(RETRIES):
             if self._left <= 0:
-                return None
+                break
             self._left -= 1
             answer = self._solve(asked.problem(nodes=TREE))
             changed = asked.moves(answer) if answer is not None else None
             # Solutions become no cheaper: where all goals are met, fewer moves are wanted.
             if changed is None or (not any(rank[:5]) and len(kept) + len(changed) >= rank[5]):
-                return None
+                break
             reached = self._ranked(kept | changed)
-            if reached is not None:
-                # The best that the solver knows: what comes after it is no better.
-                return (kept | changed, reached) if _better(reached, rank) else None
-            asked.exclude(changed)
-        return None
+            if reached is None:
+                asked.exclude(changed)
+                continue
+            if not _better(reached, rank):
+                break
+            best, rank = (kept | changed, reached), reached
+            if any(rank[:5]) or (answer is not None and answer.proven):
+                break  # the best that the solver knows: what comes after it is no better
+            asked.fewer(changed)
+        return best

@@ -34,7 +34,9 @@ TRIES: Final = 40
 class JointSpread:
     """Levels one pool in all resources that have a goal."""
 
-    def __init__(self, levels: Levels, guard: Guard, goals: Sequence[Spread]) -> None:
+    def __init__(
+        self, levels: Levels, guard: Guard, goals: Sequence[Spread], min_gain: float
+    ) -> None:
         self._levels = levels
         self._draft = levels.draft
         self._problem = levels.problem
@@ -42,7 +44,7 @@ class JointSpread:
         self._goals = goals
         self._rows: Ints = self._problem.rows(goals[0])
         self._pods = list(islice(self._unmoved(), PAIRS // max(1, self._rows.size) + 1))
-        self._min_gain = self._problem.demand.cluster.config.min_gain
+        self._min_gain = min_gain
 
     @property
     def feasible(self) -> bool:

@@ -2,8 +2,9 @@
 """Which part of a plan the solver may change: all of a small cluster, or the nodes in question.
 
 Of a small cluster, first only the pods of nodes that must give may move, which is solved
-soonest, then all. Of a large one, each node whose goal is not met is tried for itself, worst
-first, together with nodes that have room for its pods.
+soonest, then all, or the largest where pools are leveled and there are many. Of a large one,
+each node whose goal is not met is tried for itself, worst first, together with nodes that have
+room for its pods.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from rebalancer.planner.draft import Draft
 from rebalancer.planner.formulation import Neighborhood
 from rebalancer.planner.instance import Flags
 from rebalancer.planner.movable import Movable
+from rebalancer.planner.resources import highest
 
 COLUMNS: Final = 16_000
 """Pairs of pod and node in one problem."""
@@ -27,6 +29,8 @@ LEVELED: Final = 4_000
 """The same where pools are leveled, which is much harder."""
 PARTNERS: Final = 11
 """Nodes of a large cluster that take part beside the one in question, all of their pods too."""
+FEW: Final = 8
+"""Pods of every node that are enough to level a pool with."""
 FOCI: Final = 6
 """Nodes of a large cluster that are tried."""
 
@@ -52,8 +56,26 @@ def neighborhoods(draft: Draft) -> Iterator[Neighborhood]:
     sources = np.flatnonzero(problem.gives).tolist()
     if _pods_at(draft, sources) * len(rows) <= most:
         yield Neighborhood(tuple(rows), tuple(_helpers(draft, givers, sources)))
-    else:
-        yield from _of_large(draft)
+        return
+    each = most // len(rows) // max(1, len(sources))
+    if problem.spreads and each >= FEW:
+        yield Neighborhood(tuple(rows), tuple(_largest(draft, sources, each)))
+    yield from _of_large(draft)
+
+
+def _largest(draft: Draft, rows: Sequence[int], each: int) -> list[Movable]:
+    """Return so many pods of every node, those that level a pool with the fewest evictions.
+
+    What the plan moves already is among them, so that others may move in its place.
+    """
+    problem = draft.problem
+    found = []
+    for row in rows:
+        size = highest(problem.loads(row) / problem.capacity[row])
+        pods = zip(problem.movables(row), size.tolist(), strict=True)
+        ranked = sorted(pods, key=lambda pod: (pod[0] not in draft.moves, -pod[1]))
+        found += [m for m, _ in ranked[:each]]
+    return found
 
 
 def _pods_at(draft: Draft, rows: Sequence[int]) -> int:

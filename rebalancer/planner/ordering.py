@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -25,6 +26,10 @@ from rebalancer.planner.resources import highest
 
 SETTLING: Final = 6
 """How many times chains are arranged again."""
+OPENINGS: Final = 100
+"""Orders that are tried where moves wait for each other."""
+PAIRS: Final = 200_000
+"""Pairs of a move and a node that may be judged for that."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,6 +50,8 @@ class Order:
     left_out: list[Movable] = field(default_factory=list)
     opened: list[tuple[Movable, Movable]] = field(default_factory=list)
     """Moves onto a node that is too full until another pod has left it, with that one."""
+    skipped: list[int] = field(default_factory=list)
+    """How many moves were passed over each time that one had to begin an exchange."""
 
 
 def arrange(
@@ -53,6 +60,7 @@ def arrange(
     last_resort: Collection[Movable] = (),
     preferred: Sequence[Movable] = (),
     openers: Collection[Movable] = (),
+    detour: Detour | None = None,
 ) -> Order:
     """Order moves such that every step is allowed when it comes.
 
@@ -61,53 +69,84 @@ def arrange(
     wait for that. The draft is a fresh one and is used up.
     """
     problem = draft.problem
+    late = set(detour.late) if detour is not None else set[Movable]()
+    skipped = detour.skipped if detour is not None else ()
     table = _Table(problem, draft, last_resort)
     waiting = list(preferred) or sorted(moves, key=lambda m: _urgency(problem, m))
     order = Order()
     while waiting:
         blocked: list[Movable] = []
         for number, m in enumerate(waiting):
-            step = table.step(m, moves[m])
+            step = table.step(m, moves[m]) if m not in late else None
             if step is None and m in openers:
-                step = _opened(table, m, moves, [*blocked, *waiting[number + 1 :]], order)
+                opening = _opening(table, m, moves, [*blocked, *waiting[number + 1 :]])
+                step = _open(table, opening, order) if opening is not None else None
             if step is None:
                 blocked.append(m)
             else:
                 order.steps.append(step)
         if len(blocked) == len(waiting):
+            number = len(order.skipped)
+            passed_over = skipped[number] if number < len(skipped) else 0
             tried = (
-                _opened(table, m, moves, blocked, order, waits=waits)
+                opening
                 for waits in (False, True)
                 for m in blocked
+                if m not in late
+                and (opening := _opening(table, m, moves, blocked, waits=waits)) is not None
             )
-            first = next((step for step in tried if step is not None), None)
-            if first is None:
+            opening = next(islice(tried, passed_over, None), None)
+            if opening is None and late:
+                late.clear()
+                continue
+            if opening is None:
                 order.left_out = blocked
                 break
+            order.skipped.append(passed_over)
+            first = _open(table, opening, order)
             order.steps.append(first)
             blocked.remove(first.m)
         waiting = blocked
     return order
 
 
-def _opened(
+@dataclass(frozen=True, slots=True)
+class Detour:
+    """What is done otherwise than in the first order, which has left moves out."""
+
+    late: tuple[Movable, ...] = ()
+    """Moves that come only when no other one can."""
+    skipped: tuple[int, ...] = ()
+    """For each time that one has to begin an exchange, how many that could are passed over."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Opening:
+    """A move that could begin an exchange or a cycle: it goes where others leave later."""
+
+    m: Movable
+    row: int
+    needs: tuple[Movable, ...]
+    leaving: list[Movable]
+
+
+def _opening(
     table: _Table,
     m: Movable,
     moves: Mapping[Movable, int],
     later: Sequence[Movable],
-    order: Order,
     *,
     waits: bool = True,
-) -> Step | None:
-    """Begin an exchange or a cycle: the pod goes where others leave later.
-
-    It may have to wait for pods that left before.
-    """
+) -> _Opening | None:
+    """Return how a pod could begin one; it may have to wait for pods that left before."""
     leaving = [q for q in later if q.row == moves[m] and q is not m]
-    step = table.begin(m, moves[m], waits=waits) if leaving else None
-    if step is not None:
-        order.opened += [(m, q) for q in leaving]
-    return step
+    needs = table.needs_to_begin(m, moves[m], waits=waits) if leaving else None
+    return _Opening(m, moves[m], needs, leaving) if needs is not None else None
+
+
+def _open(table: _Table, opening: _Opening, order: Order) -> Step:
+    order.opened += [(opening.m, q) for q in opening.leaving]
+    return table.begin(opening.m, opening.row, opening.needs)
 
 
 class _Table:
@@ -133,13 +172,17 @@ class _Table:
         self._make(m, row)
         return Step(m, row, needs, alternatives)
 
-    def begin(self, m: Movable, row: int, *, waits: bool) -> Step | None:
-        """Make the first half of an exchange, if the transient ceiling allows it."""
-        needs: tuple[Movable, ...] | None = ()
-        if not self._draft.in_exchange(m)[row]:
-            needs = self._needed(m, row, self._draft.in_exchange) if waits else None
-        if needs is None:
-            return None
+    def needs_to_begin(self, m: Movable, row: int, *, waits: bool) -> tuple[Movable, ...] | None:
+        """Return the pods that the first half of an exchange waits for.
+
+        None if the transient ceiling does not allow it.
+        """
+        if self._draft.in_exchange(m)[row]:
+            return ()
+        return self._needed(m, row, self._draft.in_exchange) if waits else None
+
+    def begin(self, m: Movable, row: int, needs: tuple[Movable, ...]) -> Step:
+        """Make the first half of an exchange."""
         self._make(m, row)
         return Step(m, row, needs, ())
 
@@ -218,6 +261,36 @@ def chains(steps: list[Step], together: Iterable[tuple[Movable, Movable]] = ()) 
     return list(found.values())
 
 
+def _fullest(
+    fresh: Callable[[], Draft], moves: Mapping[Movable, int], last_resort: Collection[Movable]
+) -> Order:
+    """Order moves; where some are left out, try other orders, as many as are affordable."""
+    best = order = arrange(fresh(), moves, last_resort)
+    late: list[tuple[Movable, ...]] = [(), *((step.m,) for step in reversed(best.steps))]
+    skipped = list(best.skipped)
+    for _ in range(_tries(fresh, moves) if best.left_out else 0):
+        # Depth first: another move begins the last exchange, then the one before it.
+        if skipped:
+            skipped[-1] += 1
+        elif len(late) > 1:
+            late.pop(0)
+        else:
+            break
+        detour = Detour(late[0], tuple(skipped))
+        order = arrange(fresh(), moves, last_resort, detour=detour)
+        # Fewer than asked for: no further move could begin there.
+        skipped = order.skipped
+        best = min(best, order, key=lambda found: len(found.left_out))
+        if not best.left_out:
+            break
+    return best
+
+
+def _tries(fresh: Callable[[], Draft], moves: Mapping[Movable, int]) -> int:
+    pairs = len(moves) * len(fresh().problem.nodes)
+    return min(OPENINGS, PAIRS // max(1, pairs))
+
+
 def settle(
     fresh: Callable[[], Draft],
     moves: Mapping[Movable, int],
@@ -230,7 +303,7 @@ def settle(
     They are arranged once more in the new order, which may join chains, until it stays; if it
     never does, all of them are one chain.
     """
-    order = arrange(fresh(), moves, last_resort)
+    order = _fullest(fresh, moves, last_resort)
     pairs = [*together, *order.opened]
     found, left_out = chains(order.steps, pairs), order.left_out
     for again in range(SETTLING):

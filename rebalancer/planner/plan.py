@@ -53,7 +53,10 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
     surge: bool = False
     """The replacement is Ready before the pod leaves: its workload gets one more replica."""
     relieves: bool = False
-    """The whole plan brings the source under its ceiling: then no move has to gain by itself."""
+    """The whole plan brings the source under its ceiling: then no move has to gain by itself.
+
+    Or it brings a clearly uneven pool within its spread: then a move has to gain little.
+    """
 
     @property
     def purpose(self) -> Purpose:

@@ -225,10 +225,14 @@ class _Planning:
         hot = [problem.row_of[goal.node] for goal in problem.hot if not draft.meets(goal)]
         relieve_in_part(draft, hot)
         others = {m for m in draft.moves if problem.goal_of(m.row) is None}
-        spread = problem.spreads
-        self._search.marks = Marks(others, swaps=_passing_on(moves)) if spread else Marks()
-        found = self._search.ordered(draft.moves)
-        return found if not found.dropped else None
+        # Apart from each other, single moves may gain too little, or make a node worse for a while.
+        together = _passing_on(moves) if problem.spreads else []
+        for swaps in (together, []) if together else ([],):
+            self._search.marks = Marks(others, swaps=swaps) if problem.spreads else Marks()
+            found = self._search.ordered(draft.moves)
+            if not found.dropped:
+                return found
+        return None
 
     def _rank_of(self, moves: Mapping[Movable, int]) -> Rank | None:
         found = self._as_found(moves)

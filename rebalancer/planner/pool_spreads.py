@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from common.config import Strategy
-from rebalancer.goals import BALANCED, PRECISION, Spread
+from rebalancer.goals import BALANCED, MARGIN, PRECISION, Spread
 from rebalancer.planner.instance import Flags, Floats
 from rebalancer.planner.movable import Movable
 from rebalancer.planner.problem import TOLERANCE, Problem, width
@@ -62,6 +62,24 @@ def unleveled(problem: Problem, load: Floats) -> bool:
         if changed.any() and problem.gap(pool, load) > pool.points + PRECISION:
             return True
     return False
+
+
+def clearly_wide(problem: Problem, goal: Spread) -> bool:
+    """Tell whether a pool is so wide that pods which gain little may move to level it.
+
+    Within the margin they would go back and forth with the samples.
+    """
+    return problem.gap(goal, problem.load) > goal.points + MARGIN
+
+
+def evened(problem: Problem, load: Floats) -> Flags:
+    """[N] return the nodes of pools that are clearly wide and meet all their goals with loads."""
+    found = np.zeros(len(problem.nodes), dtype=np.bool_)
+    missed = {g.pool for g in problem.spreads if problem.gap(g, load) > g.points + PRECISION}
+    for goal in problem.spreads:
+        if goal.pool not in missed and clearly_wide(problem, goal):
+            found |= problem.inside(goal)
+    return found
 
 
 class PoolGuard:

@@ -386,9 +386,8 @@ class Problem:
         For the bound of a spread, pods that were not judged are listed too, as if they could
         all be moved anywhere, unless there are very many.
         """
+        judged = self.leaving(lifted)
         most = self.priorities.everywhere(lifted)
-        highest = most.tolist()
-        judged = [m for m in self.pods if m.priority <= highest[m.row]]
         others = self._not_judged(most) if self.spreads else []
         loads = self.load_rows(judged)
         allowed, kinds = self._anywhere(judged) if reach is None else reach(judged)
@@ -407,6 +406,11 @@ class Problem:
             kinds=np.concatenate([kinds, unknown]),
             empty=self.empty,
         )
+
+    def leaving(self, lifted: Collection[Goal] = ()) -> list[Movable]:
+        """Return the pods that were judged and whose priorities let them leave."""
+        most = self.priorities.everywhere(lifted).tolist()
+        return [m for m in self.pods if m.priority <= most[m.row]]
 
     def _anywhere(self, pods: Sequence[Movable]) -> tuple[Flags, Ints]:
         return self.all_rows[None, :], np.zeros(len(pods), dtype=np.int64)

@@ -13,12 +13,13 @@ Pods with the same answer share one row of flags.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from rebalancer.planner.fitting import Fitting
-from rebalancer.planner.instance import Flags, Ints
+from rebalancer.planner.instance import Flags, Instance, Ints
 from rebalancer.planner.movable import Movable
 from rebalancer.planner.problem import Problem
 
@@ -39,22 +40,24 @@ class Reach:
         self._kinds: dict[Hashable, int] = {}
         self._by_shape: dict[tuple[int, bool], int] = {}
 
-    @property
-    def allowed(self) -> Flags:
-        """[K, N] the nodes of every kind of pods; the first is of those that nothing is known of.
+    def of(self, pods: Sequence[Movable]) -> tuple[Flags, Ints]:
+        """[K, N] and [P] return the nodes of every kind of pods, and the kind of each pod.
 
-        The second is of those that cannot leave.
+        The first kind is of those that nothing is known of, the second of those that cannot
+        leave.
         """
-        return np.array(self._masks)
+        kinds = np.array([self._kind(m) for m in pods], dtype=np.int64)
+        return np.array(self._masks), kinds
 
-    def kinds(self, pods: Sequence[Movable], *, domains: bool) -> Ints:
-        """[P] return the kind of each pod; `domains` also asks what keeps them in theirs."""
-        found = [self._kind(m) for m in pods]
-        if domains:
-            for place, m in enumerate(pods):
-                if m.pod.shape.spread and self._is_kept(m, found[place]):
-                    found[place] = _NOWHERE
-        return np.array(found, dtype=np.int64)
+    def tightened(self, instance: Instance, pods: Sequence[Movable]) -> Instance:
+        """Ask also what keeps the pods in their domains; they stand first in the instance."""
+        if instance.kinds is None:
+            return instance
+        kinds = instance.kinds.copy()
+        for place, m in enumerate(pods):
+            if m.pod.shape.spread and self._is_kept(m, int(kinds[place])):
+                kinds[place] = _NOWHERE
+        return replace(instance, kinds=kinds)
 
     def _kind(self, m: Movable) -> int:
         shape = m.pod.shape

@@ -20,12 +20,13 @@ from typing import Final
 import numpy as np
 
 from rebalancer.goals import MARGIN, PRECISION, Spread
-from rebalancer.planner.constraints import worthwhile
+from rebalancer.planner.constraints import FINE, worthwhile
 from rebalancer.planner.draft import Draft
 from rebalancer.planner.instance import Floats
 from rebalancer.planner.joint_spread import JointSpread
 from rebalancer.planner.movable import Movable
 from rebalancer.planner.pool_levels import EPSILON, Guard, Levels, Window, guards, smallest
+from rebalancer.planner.pool_spreads import clearly_wide
 from rebalancer.planner.resources import some
 
 PODS: Final = 8
@@ -88,6 +89,7 @@ class Leveling:
         self._level_jointly(stated, before)
         if not self._met(stated) and self.draft.evaluations.plenty:
             self._regardless(stated, guarded)
+        self._level_finely(stated, guarded, before)
         self._undo_in_vain(stated, before, wide)
         return {m for m in self._moved if m in self.draft.moves}
 
@@ -133,7 +135,7 @@ class Leveling:
         most = len(made) if self._met(goals) else None
         for m in reversed(made):
             self.levels.take_out(m)
-        joint = JointSpread(self.levels, self._guard, goals)
+        joint = JointSpread(self.levels, self._guard, goals, self._min_gain)
         found = joint.fewest(most) if joint.feasible else None
         for m, row in (made if found is None else found).items():
             self.levels.put(m, row)
@@ -146,6 +148,26 @@ class Leveling:
         self._level_all((*stated, *guarded))
         if not self._met((*stated, *guarded)):
             self.levels.back_to(before)
+
+    def _level_finely(
+        self, stated: Sequence[Spread], guarded: tuple[Spread, ...], before: dict[Movable, int]
+    ) -> None:
+        """Move pods that gain less than `minGain` too, in pools that this brings within a spread.
+
+        On large nodes, or with many tiny pods, there are no others.
+        """
+        missed = {goal.pool for goal in stated if not self._near(goal)}
+        pools = sorted({g.pool for g in stated if clearly_wide(self.problem, g)} & missed)
+        least, self._min_gain = self._min_gain, self._min_gain * FINE
+        for pool in pools if least > 0.0 else ():
+            goals = [goal for goal in stated if goal.pool == pool]
+            coarse = dict(self.draft.moves)
+            self._level_all((*goals, *guarded))
+            if len(goals) > 1 and self.draft.evaluations.plenty:
+                self._replace(goals, before)
+            if not self._met((*goals, *guarded)):
+                self.levels.back_to(coarse)
+        self._min_gain = least
 
     def _met(self, goals: Sequence[Spread]) -> bool:
         return all(self._near(goal) for goal in goals)
@@ -325,7 +347,7 @@ class Leveling:
         return []
 
     def _exchange(self, window: Window, high: int, low: int) -> list[tuple[Movable, int]] | None:
-        for p, q in self._pairs(window, high, low)[:PODS]:
+        for p, q in self._pairs(window, high, low):
             if not self._allowed(p, low):
                 continue
             self.levels.put(p, low)
@@ -339,7 +361,7 @@ class Leveling:
         return bool(self.draft.targets(m, under_way=True)[row])
 
     def _pairs(self, window: Window, high: int, low: int) -> Sequence[tuple[Movable, Movable]]:
-        """Return pods to exchange, the pair that removes most first."""
+        """Return a few pods to exchange, the pair that removes most first."""
         axis, capacity, percent = window.axis, self.problem.capacity, self.levels.percent
         ps, given = self._unmoved(high, axis)
         qs, taken = self._unmoved(low, axis)
@@ -355,11 +377,9 @@ class Leveling:
             return ()
         before = window.amount(top) + window.amount(bottom)
         removed = before - window.outside(tops) - window.outside(bottoms)
-        found = np.argwhere(fine & (removed > EPSILON))
-        order = sorted(
-            found.tolist(), key=lambda pair: (-round(removed[pair[0], pair[1]], 6), pair)
-        )
-        return [(ps[i], qs[j]) for i, j in order]
+        first, second = np.nonzero(fine & (removed > EPSILON))
+        order = np.lexsort((second, first, -removed[first, second].round(6)))[:PODS]
+        return [(ps[i], qs[j]) for i, j in zip(first[order], second[order], strict=True)]
 
     def _unmoved(self, row: int, axis: int) -> tuple[list[Movable], Floats]:
         """Return the pods of a node that no move has taken yet, and what they use."""

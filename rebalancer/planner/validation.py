@@ -25,13 +25,19 @@ from common.cluster.records import NodeName
 from common.cluster.resources import Resources
 from rebalancer.goals import AtMost
 from rebalancer.planner.assembly import REASONS
-from rebalancer.planner.constraints import left_above_ceiling, not_worth_it, touched_levels
+from rebalancer.planner.constraints import (
+    FINE,
+    left_above_ceiling,
+    not_worth_it,
+    touched_levels,
+)
 from rebalancer.planner.cycle import cut
 from rebalancer.planner.draft import Draft, DraftFactory
 from rebalancer.planner.fitting import Lines
 from rebalancer.planner.movable import Movable
 from rebalancer.planner.ordering import Step, settle
 from rebalancer.planner.plan import Chain, Level, Move, Objection
+from rebalancer.planner.pool_spreads import clearly_wide
 from rebalancer.planner.problem import Demand, Problem
 from rebalancer.projection import on_their_way
 from rebalancer.refusals import Reason, Refusal, unjudgeable
@@ -248,7 +254,7 @@ class _Review:
         self, found: Mapping[Movable, Move], rows: Mapping[Movable, int]
     ) -> Refusal | None:
         own = self._problem.relocations
-        if any(m.has_to_leave or found[m].relieves or m.pod.uid in own for m in rows):
+        if any(m.has_to_leave or self._relieves(found[m]) or m.pod.uid in own for m in rows):
             return None
         if any(move.reason == MoveReason.TOPOLOGY_SPREAD for move in found.values()):
             return None  # each is needed, or the chain would have been dropped
@@ -258,8 +264,19 @@ class _Review:
             after,
             axes=self._axes(found),
             evictions=len(rows),
-            min_gain=self._problem.demand.cluster.config.min_gain,
+            min_gain=self._problem.demand.cluster.config.min_gain * self._share(found.values()),
         )
+
+    def _relieves(self, move: Move) -> bool:
+        return move.relieves and move.reason != MoveReason.SPREAD
+
+    def _share(self, moves: Iterable[Move]) -> float:
+        """Return which share of `minGain` a chain has to gain: less where a pool is leveled."""
+        problem = self._problem
+        leveled = (m for m in moves if m.relieves and m.reason == MoveReason.SPREAD)
+        rows = [problem.row_of[move.source] for move in leveled]
+        wide = (problem.inside(g)[rows].any() for g in problem.spreads if clearly_wide(problem, g))
+        return FINE if any(wide) else 1.0
 
     def _axes(self, found: Mapping[Movable, Move]) -> Sequence[int]:
         """Return the resources that the goals of the chain are about."""

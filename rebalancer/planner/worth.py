@@ -2,8 +2,9 @@
 """Which chains of a plan are worth their evictions, judged in their order.
 
 A chain is judged as a whole, by what its goal is about: one that brings a node under its
-ceiling is worth its evictions however large the node is. No chain may make any node worse than
-the worst is now.
+ceiling is worth its evictions however large the node is; one that levels a pool which the whole
+plan brings within its spread, and which is clearly wider now, has to gain little. No chain may
+make any node worse than the worst is now.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from rebalancer.goals import AtMost
-from rebalancer.planner.constraints import left_above_ceiling, not_worth_it, touched_levels
+from rebalancer.planner.constraints import FINE, left_above_ceiling, not_worth_it, touched_levels
 from rebalancer.planner.cycle import startable
-from rebalancer.planner.instance import Floats
+from rebalancer.planner.instance import Flags, Floats
 from rebalancer.planner.movable import Movable
 from rebalancer.planner.ordering import Step
+from rebalancer.planner.pool_spreads import evened
 from rebalancer.planner.problem import Problem
 from rebalancer.refusals import Reason, Refusal
 
@@ -33,13 +35,15 @@ class Worth:
         self._problem = problem
         self._leveled = leveled
         self._evening = evening
+        self._min_gain = problem.demand.cluster.config.min_gain
 
     def lacking(self, found: Sequence[Sequence[Step]]) -> dict[Movable, Refusal]:
         """Return the pods of chains that cannot be started or are not worth it, with the reason."""
-        load, relieved = self._problem.load.copy(order="K"), self._relieved(found)
+        load, end = self._problem.load.copy(order="K"), self._end(found)
+        relieved, level = self._relieved(end), evened(self._problem, end)
         bad: dict[Movable, Refusal] = {}
         for chain in found:
-            refusal = self._judge(load, chain, relieved)
+            refusal = self._judge(load, chain, relieved, level)
             if refusal is not None:
                 bad.update({step.m: refusal for step in chain})
                 continue
@@ -48,17 +52,21 @@ class Worth:
                 load[step.row] += step.m.load
         return bad
 
-    def _relieved(self, found: Sequence[Sequence[Step]]) -> set[int]:
-        """Return the rows that all chains together bring under their ceiling."""
-        problem, end = self._problem, self._problem.load.copy(order="K")
+    def _end(self, found: Sequence[Sequence[Step]]) -> Floats:
+        end: Floats = self._problem.load.copy(order="K")
         for step in (step for chain in found for step in chain):
             end[step.m.row] -= step.m.load
             end[step.row] += step.m.load
+        return end
+
+    def _relieved(self, end: Floats) -> set[int]:
+        """Return the rows that all chains together bring under their ceiling."""
+        problem = self._problem
         rows = (problem.row_of[goal.node] for goal in problem.hot)
         return {row for row in rows if (end[row] <= problem.enough[row]).all()}
 
     def _judge(
-        self, load: Floats, chain: Sequence[Step], relieved: Collection[int]
+        self, load: Floats, chain: Sequence[Step], relieved: Collection[int], level: Flags
     ) -> Refusal | None:
         refusal = startable(self._problem, chain)
         if refusal is not None or any(step.m.has_to_leave for step in chain):
@@ -79,12 +87,13 @@ class Worth:
             return None
         if any(step.m in self._evening for step in chain):
             return None
+        fine = any(step.m in self._leveled and level[step.m.row] for step in chain)
         return not_worth_it(
             before,
             after,
             axes=self._axes(chain),
             evictions=len(chain),
-            min_gain=self._problem.demand.cluster.config.min_gain,
+            min_gain=self._min_gain * (FINE if fine else 1.0),
         )
 
     def _axes(self, chain: Sequence[Step]) -> Sequence[int]:

@@ -59,6 +59,9 @@ def test_a_plan_keeps_every_rule_and_needs_at_most_one_eviction_more(seed: int) 
         ("labels-changed", 8),
         # Memory is level, and a drain must not make it uneven.
         ("all-at-once", 2),
+        # No pod gains a point by itself.
+        ("level-tiny-pods", 6),
+        ("level-large-nodes", 4),
     ],
 )
 def test_what_is_hard_to_find_is_found(family: str, seed: int) -> None:

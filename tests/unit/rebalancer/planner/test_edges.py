@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.worlds.planner import PlannerWorld, everything_moves
 
 BOTH = {"enabledStrategies": ["ResourceOptimization", "LoadBalancing", "NodeMaintenance"]}
@@ -79,6 +81,28 @@ def test_ten_thousand_small_pods_level_no_pool() -> None:
     assert plan.moves == ()
     assert {u.why.name for u in plan.unmet} <= {"NotWorthIt", "NoCombination"}
     assert plan.evaluations < 100
+
+
+@pytest.mark.parametrize(
+    ("high", "share", "evictions"),
+    [
+        (70.0, 0.625, 4),
+        (67.3, 0.625, 0),  # within the margin, samples would send pods back and forth
+        (70.0, 0.05, 0),
+    ],
+)
+def test_small_pods_level_a_pool_that_is_clearly_uneven(
+    high: float, share: float, evictions: int
+) -> None:
+    world = PlannerWorld(config={"enabledStrategies": ["LoadBalancing"]})
+    world.node("n0", pods=200, overhead=high - 100 * share)
+    for number in range(100):
+        world.pod(f"p-{number}", "n0", share)
+    for name in ("n1", "n2"):
+        world.node(name, overhead=47.0 - share)
+        world.pod(f"there-{name}", name, share)
+    plan = world.plan(judged=everything_moves)
+    assert (len(plan.moves), bool(plan.unmet)) == (evictions, not evictions)
 
 
 def test_where_nothing_fits_little_is_asked() -> None:

@@ -3,7 +3,15 @@
 
 from __future__ import annotations
 
+import pytest
+
+from common.cluster.records import NodeName
 from rebalancer.planner import make_plan
+from rebalancer.planner.cycle import startable
+from rebalancer.planner.draft import DraftFactory
+from rebalancer.planner.movable import Movable
+from rebalancer.planner.ordering import Step, settle
+from rebalancer.planner.problem import Problem
 from tests.support.worlds.planner import PlannerWorld, everything_moves
 
 CEILINGS = {"enabledStrategies": ["ResourceOptimization"]}
@@ -69,3 +77,42 @@ def test_a_sibling_that_repels_a_pod_moves_first() -> None:
         ("default/db-0", "n2"),
     ]
     assert plan.moves[1].needs == (plan.moves[0].uid,)
+
+
+def a_circle() -> tuple[DraftFactory, dict[Movable, int]]:
+    """Return nodes at 83, 77 and 77 % with the moves of a circle in which one gives three pods."""
+    world = PlannerWorld(config=CEILINGS)
+    wanted = {"big": "b", "first": "c", "second": "a", "third": "a", "back": "b"}
+    for node, level in (("a", 62.34), ("b", 49.03), ("c", 68.33)):
+        world.node(node, overhead=level)
+    for name, node, size in (
+        ("big", "a", 21.0),
+        ("first", "b", 11.0),
+        ("second", "b", 9.0),
+        ("third", "b", 8.37),
+        ("back", "c", 9.0),
+    ):
+        world.pod(name, node, (size, 1.0))
+    problem = Problem(world.demand(judged=everything_moves))
+    pods = {m.pod.name: m for row in range(3) for m in problem.judged(row)}
+    return DraftFactory(problem), {pods[n]: problem.row_of[NodeName(t)] for n, t in wanted.items()}
+
+
+def test_an_order_is_found_that_the_first_choice_would_block() -> None:
+    """`back` can follow `first` at once; then `big` has no room, and it all stops."""
+    drafts, moves = a_circle()
+    [chain], left_out = settle(drafts.draft, moves)
+    assert left_out == []
+    assert [step.m.pod.name for step in chain][:2] == ["first", "big"]
+    assert startable(drafts.problem, chain) is None
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_moves_that_wait_for_each_other_do_not_count_together(*, waits: bool) -> None:
+    drafts, moves = a_circle()
+    big, first, second, third, _ = moves
+    steps = [Step(first, moves[first], (), ()), Step(big, moves[big], (first,), ())]
+    steps += [Step(m, moves[m], (big,) if waits else (), ()) for m in (second, third)]
+    refusal = startable(drafts.problem, steps)
+    assert (refusal is None) == waits
+    assert refusal is None or "maxInFlightPerNode" in refusal.message
