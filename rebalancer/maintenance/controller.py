@@ -14,9 +14,7 @@ have not reached the eviction (`rebalancer.pacing.checks.maintenance_ended`).
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from typing import Any, Final
 
 import structlog
@@ -33,7 +31,6 @@ from common.api.contract import (
 from common.api.objects import Node
 from common.cache.snapshot import NodeView, Snapshot
 from common.cache.state import ClusterState
-from common.clock import within
 from common.cluster.records import ConditionRecord, NodeName, NodeRecord
 from common.config import GENERAL, Mode, NodeRules, RebalancerConfiguration, Rules, Strategy
 from common.kube.client import KubeClient
@@ -47,6 +44,7 @@ from rebalancer.maintenance.drain_gate import DrainGate, to_be_cordoned
 from rebalancer.maintenance.node_events import NodeEvents
 from rebalancer.maintenance.node_writer import Json, NodeWriter
 from rebalancer.maintenance.progress import Kind, Progress, predicted_peak, progress
+from rebalancer.passes import Passes
 from rebalancer.planner import Plan
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
@@ -92,25 +90,17 @@ class Maintenance:
         self._warnings = DeadlineWarnings(self._events, self._writer, config, runtime.clock)
         self._written_s: dict[tuple[NodeName, str], float] = {}
         self._stuck_since_s: dict[NodeName, float] = {}
-        self._changed = asyncio.Event()
+        self._passes = Passes(runtime.clock, pause_s=PAUSE_S, every_s=UPDATE_EVERY_S)
         self._nodes = runtime.metrics.gauge("maintenance_nodes", "Nodes under maintenance.")
         self._pods = runtime.metrics.gauge(
             "maintenance_pods", "Pods on nodes under maintenance.", ("state",)
         )
         state.nodes.listen(self._on_node)
-        state.migrations.listen(self._on_migration)
+        state.migrations.listen(self._passes.on_change)
 
     async def run(self) -> None:
         """Reconcile at once, whenever nodes or Migrations change, and periodically."""
-        while True:
-            self._changed.clear()
-            try:
-                await self.reconcile()
-            except Exception:  # the next pass starts from the cluster again
-                log.exception("maintenance not reconciled")
-            await self._clock.sleep(PAUSE_S)
-            with suppress(TimeoutError):
-                await within(self._clock, UPDATE_EVERY_S, self._changed.wait())
+        await self._passes.run(self.reconcile, "maintenance not reconciled")
 
     async def reconcile(self) -> None:
         """Reconcile all nodes once; the end of a maintenance comes first."""
@@ -124,10 +114,7 @@ class Maintenance:
 
     def _on_node(self, old: NodeRecord | None, new: NodeRecord | None) -> None:
         if old is None or new is None or _relevant(old) != _relevant(new):
-            self._changed.set()
-
-    def _on_migration(self, _old: object, _new: object) -> None:
-        self._changed.set()
+            self._passes.request()
 
     async def _drain(self, labeled: list[NodeView], snapshot: Snapshot) -> None:
         self._nodes.set(len(labeled))

@@ -10,9 +10,7 @@ could leave it. Only the leader writes.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -20,7 +18,6 @@ import structlog
 from common.api.contract import CONSOLIDATION_SINCE, kept_empty
 from common.api.objects import Node
 from common.cache.state import ClusterState
-from common.clock import within
 from common.cluster.records import NodeName, NodeRecord
 from common.config import Mode, RebalancerConfiguration, Rules, Strategy
 from common.kube.client import KubeClient
@@ -29,14 +26,14 @@ from common.runtime import Runtime
 from rebalancer.events import Announcer
 from rebalancer.maintenance.node_events import NodeEvents
 from rebalancer.maintenance.node_writer import Json, NodeWriter
+from rebalancer.passes import Passes
 from rebalancer.planner import Plan
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 PAUSE_S: Final = 0.5
-"""So long at least between two passes."""
 EVERY_S: Final = 5.0
-"""And so long at most: a new plan rings no bell."""
+"""The longest time between two passes: a new plan requests none."""
 
 
 class KeptNodes:
@@ -58,7 +55,7 @@ class KeptNodes:
         self._config = config
         self._clock = runtime.clock
         self._writer = NodeWriter(client, runtime.clock, runtime.metrics)
-        self._changed = asyncio.Event()
+        self._passes = Passes(runtime.clock, pause_s=PAUSE_S, every_s=EVERY_S)
         self._gauge = runtime.metrics.gauge(
             "consolidation_nodes", "Nodes that are emptied or kept empty for an autoscaler."
         )
@@ -66,15 +63,7 @@ class KeptNodes:
 
     async def run(self) -> None:
         """Reconcile at once, whenever marks change, and periodically."""
-        while True:
-            self._changed.clear()
-            try:
-                await self.reconcile()
-            except Exception:  # the next pass starts from the cluster again
-                log.exception("marks of nodes not reconciled")
-            await self._clock.sleep(PAUSE_S)
-            with suppress(TimeoutError):
-                await within(self._clock, EVERY_S, self._changed.wait())
+        await self._passes.run(self.reconcile, "marks of nodes not reconciled")
 
     async def reconcile(self) -> None:
         """Set and remove marks once."""
@@ -115,7 +104,7 @@ class KeptNodes:
 
     def _on_node(self, old: NodeRecord | None, new: NodeRecord | None) -> None:
         if old is None or new is None or kept_empty(old.annotations) != kept_empty(new.annotations):
-            self._changed.set()
+            self._passes.request()
 
 
 def _unset(fresh: Node) -> Json | None:

@@ -13,9 +13,7 @@ Which workloads get one, and when it has to go, is decided in `rules`.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -25,7 +23,7 @@ from common.api.migrations import StepReason
 from common.api.objects import PodDisruptionBudget
 from common.cache.snapshot import Snapshot
 from common.cache.state import ClusterState
-from common.clock import Clock, within
+from common.clock import Clock
 from common.cluster.migrations import MigrationRecord
 from common.cluster.records import OwnerUid, PodRecord
 from common.cluster.workloads import BudgetRecord, WorkloadRecord
@@ -58,6 +56,7 @@ from rebalancer.migration.temporary_pdb.rules import (
 )
 from rebalancer.migration.verdicts import Fail, Proceed, Wait
 from rebalancer.migration.view import MigrationView
+from rebalancer.passes import Passes
 from rebalancer.refusals import Reason, Refusal
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
@@ -95,7 +94,7 @@ class TemporaryPdbs:
         self._clock = clock
         self._made: dict[OwnerUid, tuple[str, str]] = {}
         """Namespace and name of what was created: the watch may not show it yet."""
-        self._changed = asyncio.Event()
+        self._passes = Passes(clock, pause_s=PAUSE_S, every_s=SWEEP_EVERY_S)
         self._count = metrics.counter(
             "temporary_pdbs_total",
             "Temporary PDBs: created, renewed, removed or failed.",
@@ -145,25 +144,16 @@ class TemporaryPdbs:
 
     async def run(self) -> None:
         """Sweep at once, whenever something relevant changes, and periodically."""
-        while True:
-            self._changed.clear()
-            try:
-                await self.sweep(self._state.snapshot())
-            except Exception:  # one malformed response must not leave the others unguarded
-                log.exception("stale temporary pdbs not removed")
-            await self._clock.sleep(PAUSE_S)
-            with suppress(TimeoutError):
-                await within(self._clock, SWEEP_EVERY_S, self._changed.wait())
+        await self._passes.run(
+            lambda: self.sweep(self._state.snapshot()), "stale temporary pdbs not removed"
+        )
 
     def _listen(self, state: ClusterState) -> None:
-        state.budgets.listen(self._on_change)
-        state.migrations.listen(self._on_change)
+        state.budgets.listen(self._passes.on_change)
+        state.migrations.listen(self._passes.on_change)
         for table in (state.deployments, state.replica_sets, state.stateful_sets):
-            table.listen(self._on_change)
-        state.replication_controllers.listen(self._on_change)
-
-    def _on_change(self, _old: object, _new: object) -> None:
-        self._changed.set()
+            table.listen(self._passes.on_change)
+        state.replication_controllers.listen(self._passes.on_change)
 
     async def _without(
         self, migration: MigrationRecord, snapshot: Snapshot, reason: Refusal
