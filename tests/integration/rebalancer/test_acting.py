@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from tests.support.http import fetch
 from tests.support.stands.closed_loop import Loop, closed_loop
 from tests.support.stands.extender import eventually
 from tests.support.stands.loop_programs import REBALANCER, figure
+from tests.support.stands.warm_python import run_program
 
 HOT = build.deployment("web", 8, cpu="100m", usage_cpu="1000m")
 """On one node two too many."""
@@ -157,13 +156,9 @@ async def test_a_lease_in_a_namespace_that_does_not_exist_is_not_waited_for(
 
 
 async def test_output_is_for_one_plan() -> None:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "rebalancer", "--output", "json"),
-        stderr=asyncio.subprocess.PIPE,
-    )
-    _, words = await process.communicate()
-    assert process.returncode == NOT_UNDERSTOOD
-    assert b"--once" in words
+    ended = await run_program("rebalancer", "--output", "json")
+    assert ended.code == NOT_UNDERSTOOD
+    assert "--once" in ended.err
 
 
 def lease(namespace: str, **spec: Any) -> dict[str, Any]:

@@ -7,7 +7,6 @@ Nothing is measured here, so load is what pods ask for: the manifests are the tr
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,6 +21,7 @@ from simulator import build
 from tests.support.stands.once import Json, plan_of, planned, written
 from tests.support.stands.scripted_api import write_kubeconfig
 from tests.support.stands.static_api import StaticApi
+from tests.support.stands.warm_python import run_program, start_program
 from tests.support.worlds.wire import owner_reference, stamped
 
 PATIENCE_S = 90.0
@@ -111,12 +111,9 @@ async def test_all_pods_that_stay_are_listed_on_demand(tmp_path: Path) -> None:
 
 
 async def test_a_plan_that_would_be_acted_on_is_refused_as_a_mistake_in_flags() -> None:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "rebalancer", "--once"), stderr=asyncio.subprocess.PIPE
-    )
-    _, err = await process.communicate()
-    assert process.returncode == 2
-    assert err.decode() == "rebalancer: --once shows a plan and does not act: add --dry-run\n"
+    ended = await run_program("rebalancer", "--once")
+    assert ended.code == 2
+    assert ended.err == "rebalancer: --once shows a plan and does not act: add --dry-run\n"
 
 
 async def test_a_node_under_maintenance_is_emptied_in_the_plan(tmp_path: Path) -> None:
@@ -211,13 +208,11 @@ async def test_a_simulated_cluster_with_hot_spots_is_planned(tmp_path: Path) -> 
     config = written(
         tmp_path, minPodAge="0s", minNodeAge="0s", enabledStrategies=["ResourceOptimization"]
     )
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "simulator", "serve", "--scenario", "hot-spots"),
+    process = await start_program(
+        *("simulator", "serve", "--scenario", "hot-spots"),
         *("--speed", "30", "--kubeconfig-out", str(tmp_path / "simulated")),
-        stdout=asyncio.subprocess.PIPE,
     )
     try:
-        assert process.stdout is not None
         async for line in process.stdout:
             if line.strip() == b"ready":
                 break

@@ -32,6 +32,7 @@ from typing import Any, Final, NamedTuple
 from tests.support.repository import ROOT
 
 IMPORTED: Final[Mapping[str, tuple[str, ...]]] = {
+    "bench.replay": ("bench.observed", "rebalancer.decision", "rebalancer.launcher"),
     "common": ("common.observer", "common.health", "rich.table"),
     "evenkeel": ("evenkeel.commands", "evenkeel.completion"),
     "extender": ("extender.main",),

@@ -3,15 +3,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from bench.curves import read_curves
-from tests.support.repository import ROOT
+from tests.support.stands.warm_python import Ended, run_program
 
 
 def folder(path: Path, **files: str | list[float]) -> Path:
@@ -61,22 +58,19 @@ def test_a_folder_without_curves_is_refused(tmp_path: Path) -> None:
         read_curves(archive)
 
 
-def replay(*flags: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "bench.replay", *map(str, flags)]
-    return subprocess.run(
-        command, cwd=ROOT, env=os.environ, capture_output=True, text=True, check=False
-    )
+async def replay(*flags: object) -> Ended:
+    return await run_program("bench.replay", *map(str, flags))
 
 
-def test_the_table_of_another_day(tmp_path: Path) -> None:
+async def test_the_table_of_another_day(tmp_path: Path) -> None:
     """Seven steady machines for nine pods, in two hours and a bit."""
     for number in range(7):
         points = [10.0 * number + point % 3 for point in range(26)]
         folder(tmp_path, **{f"vm-{number}": points})
     size = ("--nodes", 3, "--per-node", 3, "--mean", 70)
-    found = replay(tmp_path, *size, "--choices", "last/last", "last/p95:30m")
-    assert found.returncode == 0, found.stderr
-    head, columns, *table = found.stdout.splitlines()
+    found = await replay(tmp_path, *size, "--choices", "last/last", "last/p95:30m")
+    assert found.code == 0, found.err
+    head, columns, *table = found.out.splitlines()
     assert "7 curves, 3 nodes, 9 pods, mean 70 %" in head
     assert columns.split()[:3] == ["ceilings", "/", "targets"]
     rows = {line[:22].strip(): [float(each) for each in line[22:].split()] for line in table}
@@ -95,9 +89,9 @@ def test_the_table_of_another_day(tmp_path: Path) -> None:
         (("--nodes", 2), "every percentage is 0"),
     ],
 )
-def test_what_cannot_be_replayed_is_refused_before_it_starts(
+async def test_what_cannot_be_replayed_is_refused_before_it_starts(
     tmp_path: Path, flags: tuple[object, ...], why: str
 ) -> None:
-    found = replay(folder(tmp_path, idle=[0, 0, 0]), *flags)
-    assert found.returncode != 0
-    assert why in found.stderr.splitlines()[-1]
+    found = await replay(folder(tmp_path, idle=[0, 0, 0]), *flags)
+    assert found.code != 0
+    assert why in found.err.splitlines()[-1]
