@@ -91,7 +91,7 @@ async def happen(world: World) -> None:
     """Let everything happen that the programs count."""
     loop, scraped = world.loop, world.exporter.scraped
     await loop.until_ready("leaving", 3)
-    # Whoever comes here would have to leave again, and no one may be moved twice.
+    # A pod that comes here would have to leave again, and no one may be moved twice.
     loop.cordon(LEFT)
     await _nonsense(world.extender)
     await scraped(2)

@@ -107,7 +107,7 @@ async def test_pods_of_labelled_namespaces_go_to_the_second_scheduler(
         other = {"schedulerName": "another"}
         assert await _scheduler_of(cluster, "other", spec=other) == "another"
         assert await _scheduler_of(cluster, "apart", namespace=plain) == "default-scheduler"
-        # Whoever labels everything does not stop the scheduler from starting.
+        # Labels on everything do not stop the scheduler from starting.
         await _label(cluster, "evenkeel", OPT_IN)
         await _label(cluster, "kube-system", OPT_IN)
         for pod in await pods_of(cluster, "evenkeel", "scheduler", 2, phase="Pending"):

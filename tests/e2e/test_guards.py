@@ -446,7 +446,7 @@ REFUSED = (
         meta(finalizers=["example.com/stay"]),
     ),
     patch(
-        "have a budget of ours be nobody's",
+        "have a budget of ours be without an owner",
         f"{PDBS}/ours-rescheduler-pdb",
         meta(ownerReferences=[]),
     ),

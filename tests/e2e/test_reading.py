@@ -290,7 +290,7 @@ async def _quiet(cluster: Cluster, client: KubeClient, observer: Observer) -> No
 
 
 async def _listed(client: KubeClient) -> ClusterState:
-    """Read everything anew, without a reflector."""
+    """Read everything again, without a reflector."""
     state = ClusterState()
     for reading in CACHED_KINDS:
         params = {"fieldSelector": reading.field_selector} if reading.field_selector else {}

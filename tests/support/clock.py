@@ -41,7 +41,7 @@ class FakeClock:
         return sum(not alarm.done() for _, _, alarm in self._sleepers)
 
     async def advance(self, seconds: float) -> None:
-        """Let `seconds` pass, waking whoever is due on the way."""
+        """Let `seconds` pass, waking all that are due on the way."""
         target = self._monotonic + seconds
         await self._settle()
         while self._sleepers and self._sleepers[0][0] <= target:
@@ -65,7 +65,7 @@ class FakeClock:
 
 
 class NoThreads(ThreadPoolExecutor):
-    """Does what was meant for a thread at once, for time must not go on beside it."""
+    """Does the work of a thread at once, because time must not go on beside it."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         done: Future[Any] = Future()

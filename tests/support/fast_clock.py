@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A clock that goes faster than the machine's, for programs that wait for each other.
 
-Whoever has the same epoch has the same time, in other processes too. Nothing but the waits
+Clocks with the same epoch have the same time, in other processes too. Nothing but the waits
 gets shorter: stamps, deadlines and durations agree with each other as they always do.
 """
 

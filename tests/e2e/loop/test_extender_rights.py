@@ -38,7 +38,7 @@ async def test_each_missing_right_is_named_by_a_clear_error(
         unsaid = await _unsaid(cluster, tmp_path / f"case-{number}", case)
         if unsaid:
             silent[number] = unsaid
-    assert not silent, f"nobody was told: {silent}"
+    assert not silent, f"no one was told: {silent}"
 
 
 async def test_a_lease_that_cannot_be_taken_along_is_named(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes are emptied on a real cluster: within every budget, with reasons for whoever stays.
+"""Nodes are emptied on a real cluster: within every budget, with reasons for the pods that stay.
 
 The budgets are checked after every single event of the pods' watch, by counting the pods
 that are Ready and not leaving, not by what anybody reports.

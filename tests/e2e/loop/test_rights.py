@@ -151,7 +151,7 @@ async def test_each_missing_right_is_named_by_a_clear_error(
         if unsaid:
             silent[str(case)] = unsaid
         await _forget(cluster)
-    assert not silent, f"nobody was told: {silent}"
+    assert not silent, f"no one was told: {silent}"
 
 
 def test_every_right_of_the_rebalancer_is_taken_away_once() -> None:

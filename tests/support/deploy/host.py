@@ -4,7 +4,7 @@
 `/etc/kubernetes` is the folder's, sudo does nothing but run its command, and kubectl is that
 of the control plane's binaries. Nothing else of the commands is changed; only kubeadm is not
 here, and its commands are left out. kubeadm writes for root alone (mode 0600), so whatever
-touches `/etc/kubernetes` without sudo is refused, whoever runs the tests.
+touches `/etc/kubernetes` without sudo is refused, whichever user runs the tests.
 """
 
 from __future__ import annotations

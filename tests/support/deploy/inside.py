@@ -4,7 +4,7 @@
 It runs as the first process of its own mount, network and process namespaces and is told by
 a JSON file what to mount and what to run. Each container gets a root of its own that holds
 what its image would, read-only, and all of them share one loopback, as in a pod. Sockets of
-the file system lead out of the network namespace. When stdin closes, whoever runs is asked
+the file system lead out of the network namespace. When stdin closes, what runs is asked
 to end; when this process ends, nothing of the pod is left. A pod that is to run once is
 waited for instead.
 

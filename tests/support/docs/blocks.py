@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data on pages: YAML and JSON parse, and what is meant for our programs is read by them.
+"""Data on pages: YAML and JSON parse, and what our programs are to read is read by them.
 
 A block of YAML counts as configuration if it says so (`kind`), or if it has a key that only
 the configuration has. Snippets are read like files whose head was left out.
@@ -132,7 +132,7 @@ def _chart(name: str) -> dict[str, Json]:
 
 
 def _is_values(found: Mapping[str, Json]) -> bool:
-    """Tell whether this is meant for the chart: its blocks are named after our programs."""
+    """Tell whether this is for the chart: its blocks are named after our programs."""
     blocks = {"image", "rebalancer", "extender", "scheduler", "monitoring", "barePods"}
     # The chart's `load` holds keys of the configuration, of which one is called `load` too.
     load = found.get("load")

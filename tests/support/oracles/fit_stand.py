@@ -240,4 +240,4 @@ def _is_unschedulable(pod: Json) -> bool:
 
 
 def _quiet(_: str) -> None:
-    """Nobody needs to hear of every component."""
+    """No one needs to hear of every component."""

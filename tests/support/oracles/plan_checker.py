@@ -85,7 +85,7 @@ class Replay:
             else self.parts.targets_refused
         )
         if target in refused or target in self.emptied:
-            yield f"{move.pod} goes to {target}, which takes nobody"
+            yield f"{move.pod} goes to {target}, which takes no pods"
         level = self.level(target, [*self.arrived[target], move], needs)
         ceiling = self.parts.ceilings[target] if self._known(target) else _ALL_OF_IT
         if target == move.target and self._leaves_later(target, move):

@@ -204,7 +204,7 @@ class Stand(ABC):
     async def watch(self, resource: Resource, **params: Any) -> AsyncIterator[Events]:
         """Open a watch that must be granted."""
         query = {"watch": "true", **params}
-        # Silence is no failure here; whoever waits for an event says how long.
+        # Silence is no failure here; a test that waits for an event says how long.
         async with self.http.stream(
             "GET", self.path(resource), params=query, timeout=None
         ) as response:

@@ -22,7 +22,7 @@ from tests.support.clock import FakeClock
 from tests.support.stands.scripted_api import ScriptedApi, Step, client_of
 
 PATIENCE_S: Final = 60.0
-# Whoever sleeps for less waits before trying again; longer is the window of a watch.
+# A shorter sleep is the wait before trying again; a longer one is the window of a watch.
 _LONGEST_PAUSE_S: Final = 310.0
 
 

@@ -2,7 +2,7 @@
 """What kube-scheduler once said of some random clusters, so that it need not run each time.
 
 The e2e tests write these files when `EVENKEEL_FIT_RECORD` names a folder; the unit tests
-read them. Whoever changes the generator of cases records anew:
+read them. After a change of the generator, record the cases again:
 
     EVENKEEL_FIT_RECORD=tests/unit/common/fit EVENKEEL_FIT_SEED=1 EVENKEEL_FIT_CLUSTERS=8 \\
         python -m pytest -p no:xdist tests/e2e/test_fit_oracle.py

@@ -72,7 +72,7 @@ class IntentWorld:
         self._put(Pod(metadata=self.pods[uid].metadata, spec=PodSpec(node_name=node)))
 
     def delete(self, uid: str) -> None:
-        """Remove a pod; a rejected one goes alike, for finished pods are not watched."""
+        """Remove a pod; a rejected one goes alike, because finished pods are not watched."""
         self.state.pods.delete(self.pods.pop(uid))
 
     def move(

@@ -2,7 +2,7 @@
 """A small cluster for the load model: wire objects in, samples in, beliefs out.
 
 CPU is in milli-cores and memory in MiB, so that tables stay readable. Time stands still
-until `pass_time` is called; every pod was scheduled an hour ago unless told otherwise.
+until `pass_time` is called; every pod was scheduled an hour ago by default.
 """
 
 from __future__ import annotations

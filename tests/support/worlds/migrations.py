@@ -66,7 +66,7 @@ def controller(kind: str = "ReplicaSet", uid: str = "rs-1", name: str = "web") -
 
 
 def spec_of(**other: Any) -> MigrationSpec:
-    """Return a spec that says all that a ReplicaSet's pod can say, unless told otherwise."""
+    """Return a spec that says all that a ReplicaSet's pod can say, by default."""
     said: Json = {
         "pod": PodRef(namespace="shop", name="web-1", uid=str(uuid.uuid4())),
         "controller": controller(),
@@ -201,7 +201,7 @@ SPOILT = (
         "the target cannot be an alternative",
     ),
     _row(
-        "nobody-replaces",
+        "no-one-replaces",
         _without("spec.controller"),
         "spec",
         "either a controller replaces the pod, or the replacement has a name",

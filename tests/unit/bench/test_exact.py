@@ -89,7 +89,7 @@ def test_pods_that_nothing_tells_apart_are_solved_as_well(empty: list[str]) -> N
 
 
 def test_staying_where_it_is_empties_no_node() -> None:
-    """Whoever does not know where pods may run allows all nodes, their own too."""
+    """One that does not know where pods may run allows all nodes, their own too."""
     instance = instance_of({"a": cpu(10, 20), "b": cpu(10)}, empty=["a"])
     everywhere = replace(
         instance,

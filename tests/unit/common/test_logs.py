@@ -224,7 +224,7 @@ def test_a_closed_stream_stops_nobody() -> None:
     stream = io.StringIO()
     logs.configure(0, "json", stream)
     stream.close()
-    structlog.get_logger().info("nobody hears this")
+    structlog.get_logger().info("no one hears this")
 
 
 TOKEN = "sUp3r-s3cret.Token_of-length"

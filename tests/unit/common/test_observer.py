@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The load book is used by one thread at a time, also when whoever asked is gone."""
+"""The load book is used by one thread at a time, also when the one that asked is gone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.worlds.wire import wire_node, wire_pod
 
 
 class Slow(Mapping[PodUid, Load]):
-    """Nobody's predecessors, which it takes a thread as long to read as a test wants."""
+    """The predecessors of no pod, which it takes a thread as long to read as a test wants."""
 
     def __init__(self, *, broken: bool = False) -> None:
         self.begun, self.over = threading.Event(), threading.Event()
@@ -46,9 +46,9 @@ class Slow(Mapping[PodUid, Load]):
 
 def an_observer(checkpoint: Checkpoint = no_checkpoint) -> Observer:
     """Return one that has read a node with a pod, and never asks anybody."""
-    nobody = cast("KubeClient", None)
+    no_client = cast("KubeClient", None)
     observer = Observer(
-        nobody,
+        no_client,
         RebalancerConfiguration(),
         clock=FakeClock(),
         metrics=Metrics("test"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which cluster is meant, and how we stay logged in to it."""
+"""Which cluster a kubeconfig selects, and how we stay logged in to it."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class Harbour:
             self.history.append(self.leaders)
 
     async def _look_after(self, call: Call) -> None:
-        # Whoever has just been written into the Lease is about to lead.
+        # The one that has just been written into the Lease is about to lead.
         winner = call.body["spec"]["holderIdentity"] if call.body else ""
         self.history.append(tuple({*self.leaders, winner} - {""}))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whoever listens to a table hears every change once, in order, after it was made."""
+"""A listener of a table hears every change once, in order, after it was made."""
 
 from __future__ import annotations
 

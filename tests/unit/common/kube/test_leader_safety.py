@@ -154,7 +154,7 @@ class World:
         return self.machines["ab".index(call.user[0])].troubles
 
     def _count(self, winner: str = "") -> None:
-        """See who leads now; whoever has just been written into the Lease is about to."""
+        """See who leads now; the one that has just been written into the Lease is about to."""
         leaders = {machine.identity for machine in self.machines if machine.elector.is_leader}
         self.most_leaders = max(self.most_leaders, len((leaders | {winner}) - {""}))
         self.ever |= leaders

@@ -164,7 +164,7 @@ def _returning(first: Plan, second: Plan) -> list[str]:
     """Return the pods that a second plan brings home again.
 
     Where goals are unmet it may go on in other ways: a replica may have had to wait until
-    another of its workload had arrived, for budgets do not let both start in one chain.
+    another of its workload had arrived, because budgets do not let both start in one chain.
     """
     left = {(move.uid, move.source) for move in first.moves}
     return [move.pod for move in second.moves if (move.uid, move.target) in left]

@@ -244,7 +244,7 @@ def test_a_plan_keeps_the_rules(seed: int) -> None:
 @given(st.integers(0, 10**6))
 @settings(max_examples=30)
 def test_every_node_has_the_goals_of_its_own_pool(seed: int) -> None:
-    """No other ceiling, nobody left out, and only nodes of one pool are compared."""
+    """No other ceiling, no node left out, and only nodes of one pool are compared."""
     asked = drawn(seed)
     demand = asked.world.demand()
     goals, load = demand.assessment.goals, demand.cluster.load.nodes

@@ -181,7 +181,7 @@ def test_nonsense_in_any_place_is_refused_with_a_status(
     broken = _with(obj, place, data.draw(_NONSENSE))
     with suppress(Refusal):
         made = store.create(resource, broken)
-        # What was taken can be read, and changed again by whoever owns it.
+        # What was taken can be read, and changed again by its owner.
         name, namespace = made["metadata"]["name"], made["metadata"].get("namespace")
         body = {"metadata": {"labels": {"x": "1"}}}
         store.patch(resource, name, body, namespace=namespace)
