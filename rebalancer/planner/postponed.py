@@ -46,9 +46,10 @@ def parted(demand: Demand) -> tuple[Goals, Goals]:
         node = goal.nodes[0] if isinstance(goal, Spread) else goal.node
         return rules.waits(goal.strategy, node)
 
-    goals = demand.assessment.goals
-    later = tuple(goal for goal in goals if waits(goal))
-    return tuple(goal for goal in goals if goal not in later), later
+    found: dict[bool, list[Goal]] = {False: [], True: []}
+    for goal in demand.assessment.goals:
+        found[waits(goal)].append(goal)
+    return tuple(found[False]), tuple(found[True])
 
 
 def wanting(demand: Demand, goals: Goals) -> Demand:
