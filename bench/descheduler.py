@@ -2,8 +2,8 @@
 """The program to compare with: sigs.k8s.io/descheduler, compiled from its Go module.
 
 The binary goes into the user's cache folder, keyed by the version, so that only the first
-run compiles it (about three minutes). It runs one cycle of LowNodeUtilization on measured usage;
-the duration of the cycle comes from the timestamps in its log.
+run compiles it (about three minutes). It runs one cycle of a policy; the duration of the cycle
+comes from the timestamps in its log.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -33,6 +33,9 @@ TIMEOUT_S: Final = 900.0
 _STAMP: Final = re.compile(r"^[IWEF]\d{4} (\d\d:\d\d:\d\d\.\d{6})\s+\d+ \S+\] (.*)$")
 _FIRST: Final = "Resetting pod evictor counters"
 _LAST: Final = "Number of evictions/requests"
+
+
+Policy = dict[str, Any]  # Any: the nesting of its policy file
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +68,15 @@ def run(
     binary: Path, kubeconfig: Path, *, cpu_percent: float, mem_percent: float, dry_run: bool
 ) -> Cycle:
     """Run one cycle on a cluster, with evictions or as a dry run."""
-    with _prepared(binary, kubeconfig, cpu_percent, mem_percent, dry_run=dry_run) as command:
+    policy = low_node_utilization(cpu_percent, mem_percent)
+    with _prepared(binary, kubeconfig, policy, dry_run=dry_run) as command:
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
     return _read(done.stderr)
 
 
-async def cycle(binary: Path, kubeconfig: Path, *, cpu_percent: float, mem_percent: float) -> Cycle:
+async def cycle(binary: Path, kubeconfig: Path, policy: Policy) -> Cycle:
     """Run one cycle with evictions; it is stopped if the caller is canceled."""
-    with _prepared(binary, kubeconfig, cpu_percent, mem_percent, dry_run=False) as command:
+    with _prepared(binary, kubeconfig, policy, dry_run=False) as command:
         process = await asyncio.create_subprocess_exec(
             *command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
         )
@@ -87,16 +91,16 @@ async def cycle(binary: Path, kubeconfig: Path, *, cpu_percent: float, mem_perce
 
 @contextmanager
 def _prepared(
-    binary: Path, kubeconfig: Path, cpu_percent: float, mem_percent: float, *, dry_run: bool
+    binary: Path, kubeconfig: Path, policy: Policy, *, dry_run: bool
 ) -> Iterator[list[str]]:
     """Write its policy while the block lasts; yield the command of one cycle."""
     with tempfile.TemporaryDirectory(prefix="evenkeel-descheduler-") as folder:
-        policy = Path(folder, "policy.yaml")
-        policy.write_text(yaml.safe_dump(_policy(cpu_percent, mem_percent)))
+        file = Path(folder, "policy.yaml")
+        file.write_text(yaml.safe_dump(policy))
         yield [
             str(binary),
             f"--kubeconfig={kubeconfig}",
-            f"--policy-config-file={policy}",
+            f"--policy-config-file={file}",
             "--descheduling-interval=0",
             f"--dry-run={str(dry_run).lower()}",
             "--client-connection-qps=1000",
@@ -108,24 +112,29 @@ def _prepared(
         ]
 
 
-def _policy(cpu_percent: float, mem_percent: float) -> dict[str, Any]:
-    utilization = {
-        "name": "LowNodeUtilization",
-        "args": {
-            "thresholds": {"cpu": LOW_PERCENT, "memory": LOW_PERCENT},
-            "targetThresholds": {"cpu": cpu_percent, "memory": mem_percent},
-            "metricsUtilization": {"source": "KubernetesMetrics"},
-        },
+def low_node_utilization(cpu_percent: float, mem_percent: float) -> Policy:
+    """Return a policy that brings nodes below targets, on measured usage."""
+    name = "LowNodeUtilization"
+    args = {
+        "thresholds": {"cpu": LOW_PERCENT, "memory": LOW_PERCENT},
+        "targetThresholds": {"cpu": cpu_percent, "memory": mem_percent},
+        "metricsUtilization": {"source": "KubernetesMetrics"},
     }
+    found = policy_of({name: args}, "balance")
+    return {**found, "metricsProviders": [{"source": "KubernetesMetrics"}]}
+
+
+def policy_of(plugins: Mapping[str, Policy], point: str) -> Policy:
+    """Return a policy with these plugins, by their arguments, at an extension point."""
+    config = [{"name": name, "args": dict(args)} for name, args in plugins.items()]
     profile = {
         "name": "bench",
-        "pluginConfig": [{"name": "DefaultEvictor", "args": {"nodeFit": True}}, utilization],
-        "plugins": {"balance": {"enabled": ["LowNodeUtilization"]}},
+        "pluginConfig": [{"name": "DefaultEvictor", "args": {"nodeFit": True}}, *config],
+        "plugins": {point: {"enabled": list(plugins)}},
     }
     return {
         "apiVersion": "descheduler/v1alpha2",
         "kind": "DeschedulerPolicy",
-        "metricsProviders": [{"source": "KubernetesMetrics"}],
         "profiles": [profile],
     }
 

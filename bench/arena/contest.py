@@ -200,10 +200,12 @@ async def _landed(loop: Episode) -> int:
 async def _cycles(binary: Path, kubeconfig: Path, cycle_s: float) -> AsyncIterator[None]:
     """Run cycles of the peer while the block lasts."""
 
+    policy = descheduler.low_node_utilization(CEILING, CEILING)
+
     async def again() -> None:
         while True:
             due = time.monotonic() + cycle_s
-            await descheduler.cycle(binary, kubeconfig, cpu_percent=CEILING, mem_percent=CEILING)
+            await descheduler.cycle(binary, kubeconfig, policy)
             await asyncio.sleep(max(0.0, due - time.monotonic()))
 
     working = asyncio.create_task(again())

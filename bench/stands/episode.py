@@ -9,7 +9,7 @@ and several new measurements.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -44,6 +44,7 @@ OPEN = ("", "Pending", "InProgress")
 GUIDE = DEPLOY / "components" / "admission-guide" / "policy.yaml"
 
 Json = dict[str, Any]  # Any: nested API objects
+Prepare = Callable[[Cluster, Mapping[str, str]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,8 +136,11 @@ async def episode(
     settings: Mapping[str, Any],
     load: Mapping[str, Any] = LOAD,
     close: float = CLOSE,
+    prepare: Prepare | None = None,
 ) -> AsyncIterator[Episode]:
     """Create a scenario on a cluster, and run both programs once its load is measured.
+
+    `prepare` adds to the scenario what it cannot say, before anything is scheduled.
 
     `close` is how many points a measurement may be away from what pods use. With
     `guide: admission` a policy takes the place of the extender, and kube-scheduler is stock.
@@ -145,6 +149,8 @@ async def episode(
     steered = guided(cluster) if alone else extender_running(cluster, folder, settings=load)
     async with steered as extender:
         nodes = await stage(cluster, scenario, seed)
+        if prepare is not None:
+            await prepare(cluster, nodes)
         if extender is None:
             await cluster.configure_scheduler(stock_scheduler(folder))
         else:

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -110,7 +110,8 @@ async def stage(cluster: Cluster, scenario: Scenario, seed: int) -> dict[str, st
     for workload in scenario.workloads:
         here = workload.model_copy(update={"namespace": cluster.namespace})
         await cluster.create(workload_manifests(here))
-    await _place(cluster, scenario, nodes, seed)
+    if scenario.workloads:
+        await _place(cluster, scenario, nodes, seed)
     await cluster.wait(lambda: _run(cluster), PATIENCE_S, "all pods run")
     return nodes
 
@@ -136,6 +137,16 @@ def placement(
     present = [node for pool in scenario.pools if not pool.joins_after for node in nodes_of(pool)]
     found = placements(scenario, present, list(made), seed)
     return {name: nodes[node] for (_, name), node in found.items()}
+
+
+async def place(cluster: Cluster, workloads: Mapping[str, tuple[Json, Sequence[str]]]) -> None:
+    """Create workloads by name, with one pod on each of their nodes; the scheduler must not run."""
+    await cluster.create(made for made, _ in workloads.values())
+    wanted = {name: len(nodes) for name, (_, nodes) in workloads.items()}
+    pods = await cluster.wait(lambda: _made(cluster, wanted), PATIENCE_S, "all pods are made")
+    left = {name: list(nodes) for name, (_, nodes) in workloads.items()}
+    await _bind(cluster, {str(p["metadata"]["name"]): left[app_of(p)].pop(0) for p in pods})
+    await cluster.wait(lambda: _run(cluster), PATIENCE_S, "all pods run")
 
 
 async def _made(cluster: Cluster, wanted: dict[str, int]) -> list[Json]:

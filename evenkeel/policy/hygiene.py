@@ -28,11 +28,11 @@ class Condition(msgspec.Struct, rename="camel", omit_defaults=True):
     min_time_since_last_transition_seconds: int | None = None
 
 
-def begins(check: str) -> Callable[[Draft, Scope], None]:
-    """Return a function that adds a rule without conditions of its own."""
+def begins(check: str, **defaults: Any) -> Callable[[Draft, Scope], None]:
+    """Return a function that adds a rule with what the plugin has by default."""
 
     def begin(draft: Draft, scope: Scope) -> None:
-        draft.hygiene.setdefault(check, {})[scope.profile] = {}
+        draft.hygiene.setdefault(check, {})[scope.profile] = dict(defaults)
 
     return begin
 

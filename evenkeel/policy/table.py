@@ -574,7 +574,8 @@ PLUGINS: Final[tuple[Plugin, ...]] = (
         "`Hygiene` (`hygiene.failedPods`)",
         "removed without a target, at most `hygiene.maxRemovals` per cycle; pods of Jobs only if "
         "`ownerKinds.include` names `Job`",
-        begin=hygiene.begins(_FAILED),
+        # SetDefaults_RemoveFailedPodsArgs in pkg/framework/plugins/removefailedpods/defaults.go
+        begin=hygiene.begins(_FAILED, minAge=hygiene.seconds(3600)),
     ),
     Plugin("DefaultEvictor", _always(), _EVICTOR, "[gates](evictability.md)", "see below"),
 )

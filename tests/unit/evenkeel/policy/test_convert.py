@@ -147,6 +147,14 @@ def test_prometheus_needs_its_address() -> None:
     assert "usageSource" not in converted(profile(LowNodeUtilization=asks))
 
 
+@pytest.mark.parametrize(
+    ("args", "age"), [({}, "3600s"), ({"minPodLifetimeSeconds": 0}, "0s")], ids=["default", "set"]
+)
+def test_failed_pods_stay_as_long_as_the_plugin_leaves_them(args: Json, age: str) -> None:
+    found = converted(profile(RemoveFailedPods=args))
+    assert found["hygiene"]["failedPods"] == [{"minAge": age}]
+
+
 def test_namespaces_of_a_plugin_become_rules_of_its_strategy() -> None:
     first = profile(LowNodeUtilization=LOW | {"evictableNamespaces": {"exclude": ["db", "etl"]}})
     assert converted(first)["namespaces"] == [

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Strategies beside the plugins of the descheduler, on the same real clusters."""
