@@ -54,13 +54,14 @@ PACES: Final[Mapping[str, Pace]] = {
         {"usageInterval": "5s"},
         40.0,
     ),
-    "shipped": Pace("nothing", {}, {}, 120.0),
+    "shipped": Pace("nothing else", {}, {}, 120.0),
 }
 
 
 def our_setup(pace: Pace) -> str:
     return (
-        f"{OURS}: both programs with the shipped permissions and defaults, except {pace.cycle}; "
+        f"{OURS}: both programs with the shipped permissions and defaults, except `mode: act` and "
+        f"{pace.cycle}; "
         "it acts on three consecutive samples, and validates with newer ones."
     )
 
@@ -127,7 +128,7 @@ async def ours(cluster: Cluster, folder: Path, given: Round) -> tuple[Figures, P
     """Run both programs of Evenkeel with the shipped permissions."""
     wanted = ["ResourceOptimization"] if given.goal.spread is None else None
     strategies = {"enabledStrategies": wanted} if wanted else {}
-    settings, load = {**given.pace.settings, **strategies}, given.pace.load
+    settings, load = {"mode": "act", **given.pace.settings, **strategies}, given.pace.load
     async with episode(
         cluster, folder, given.load(), seed=given.seed, settings=settings, load=load
     ) as loop:
