@@ -63,6 +63,7 @@ REBALANCER: dict[str, Any] = LOAD | {
     "barePods": "skip",
     "jobs": "skip",
     "replacingOwners": [],
+    "groups": "refuse",
     "evictionGracePeriod": None,
     "temporaryPdb": {"minAvailable": 1, "maxUnavailable": None, "expiry": "5m"},
     "maxInFlightPerNode": 2,
