@@ -35,17 +35,20 @@ def guarded(folder: Path) -> Iterator[Watch]:
         return
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     quiet = subprocess.DEVNULL
-    with ours:
-        with theirs:
-            guardian = subprocess.Popen(
-                [sys.executable, "-I", __file__, str(folder)],
-                stdin=theirs.fileno(),
-                stdout=quiet,
-                stderr=quiet,
-                start_new_session=True,
-            )
-        yield lambda pid: _register(ours, pid)
-    guardian.wait()
+    with theirs:
+        guardian = subprocess.Popen(
+            [sys.executable, "-I", __file__, str(folder)],
+            stdin=theirs.fileno(),
+            stdout=quiet,
+            stderr=quiet,
+            start_new_session=True,
+        )
+    try:
+        with ours:
+            yield lambda pid: _register(ours, pid)
+    finally:
+        # A demo that failed leaves no guardian behind either.
+        guardian.wait()
 
 
 def _register(guardian: socket.socket, pid: int) -> None:
