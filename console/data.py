@@ -58,7 +58,7 @@ class NodeCell(msgspec.Struct, frozen=True, array_like=True, gc=False):
     memory_after: float | None
     pods: int
     note: str
-    """Why the load is unknown; else empty."""
+    """Why the load is unknown, or what is too high beside CPU and memory; else empty."""
     cpu_ceiling: float | None = None
     """What the rule of its pool allows; None where that is the general ceiling."""
     memory_ceiling: float | None = None

@@ -36,10 +36,9 @@ from rebalancer.inspection.moves import rows_of
 from rebalancer.inspection.pods import against, owner_words, rule_facts
 from rebalancer.planner.plan import NodePlan
 from rebalancer.refusals import Refusal
-from rebalancer.strategies import node_verdicts
+from rebalancer.strategies import node_verdicts, pressure
 from rebalancer.strategies.participation import WHY_UNKNOWN, Role, Rule
 from rebalancer.strategies.pools import pool_of
-from rebalancer.strategies.pressure import allowed, pressures
 
 ZONE: Final = "topology.kubernetes.io/zone"
 LISTED: Final = 500
@@ -117,7 +116,7 @@ def cell(asked: Inspection, view: NodeView, planned: NodePlan | None) -> NodeCel
             words.percent(planned.after.memory) if planned is not None and moved else memory
         ),
         pods=len(view.pods),
-        note=why_unknown(load),
+        note=why_unknown(load) or above(asked, view.node.name, load),
         cpu_ceiling=None if limits.cpu == asked.config.cpu_threshold else limits.cpu,
         memory_ceiling=None if limits.memory == asked.config.memory_threshold else limits.memory,
     )
@@ -134,6 +133,27 @@ def why_unknown(load: NodeLoad | None) -> str:
     """Return why the load of a node is not known; empty if it is."""
     why = Unknown.NO_SAMPLE if load is None else load.why
     return WHY_UNKNOWN[why] if why is not None else ""
+
+
+def above(asked: Inspection, name: NodeName, load: NodeLoad | None) -> str:
+    """Return which pressure and further resources of a node are above what is allowed."""
+    if load is None or not load.known:
+        return ""
+    pressed = pressure.under_pressure(load, asked.config)
+    return ", ".join(
+        (*(pressure.words(load, d, asked.config) for d in pressed), *_further(asked, name, load))
+    )
+
+
+def _further(asked: Inspection, name: NodeName, load: NodeLoad) -> Iterator[str]:
+    if not load.further:
+        return
+    limits = asked.rules.of_node(name).thresholds.further
+    rows = zip(asked.config.further_resources, load.further, limits, strict=False)
+    for resource, found, most in rows:
+        if found.known and found.percent > most:
+            level = words.shown_percent(words.percent(found.percent))
+            yield f"{level} {resource.name} (allowed {most:g} %)"
 
 
 def state_of(view: NodeView, load: NodeLoad | None) -> NodeState:
@@ -304,10 +324,10 @@ def _facts(asked: Inspection, view: NodeView) -> Iterator[Fact]:
 
 
 def _pressure_words(config: LoadSettings, load: NodeLoad | None) -> str:
-    known = pressures(load) if load is not None and load.known else {}
+    known = pressure.pressures(load) if load is not None and load.known else {}
     return ", ".join(
         f"{words.shown_percent(known.get(dimension))} {dimension.label} (allowed {most:g} %)"
-        for dimension, most in allowed(config).items()
+        for dimension, most in pressure.allowed(config).items()
     )
 
 

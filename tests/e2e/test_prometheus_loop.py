@@ -9,6 +9,8 @@ and memory alone nothing would have to move, and `near` and `waiting` would be f
 
 from __future__ import annotations
 
+import json
+import re
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -166,6 +168,7 @@ async def test_a_node_that_waits_and_one_that_sends_too_much_are_relieved_and_no
             flags = ("--kubeconfig", str(loop.kubeconfig), "--config", str(file))
             named = ("waiting", "sending", "near")
             why = {name: await evenkeel(*flags, "why", "node", name) for name in named}
+            listed = await evenkeel(*flags, "nodes", "--output", "json")
             async with loop.rebalancer(**given) as health:
                 await loop.until(lambda: len(loop.migrations()) >= 2, "two moves begin")
                 await loop.settled()
@@ -175,16 +178,21 @@ async def test_a_node_that_waits_and_one_that_sends_too_much_are_relieved_and_no
                 each["spec"]["source"]: (each["spec"]["target"], each["spec"]["message"])
                 for each in loop.migrations()
             }
-    assert "45 % CPU (allowed 20 %)" in why["waiting"].out, why["waiting"]
+    # Where Prometheus has missed a scrape, its rates are a little off.
+    assert re.search(r"4\d % CPU \(allowed 20 %\)", why["waiting"].out), why["waiting"]
     assert "UnderPressure" in why["waiting"].out
-    assert "80 % network" in why["sending"].out, why["sending"]
+    assert re.search(r"(7[5-9]|8\d) % network", why["sending"].out), why["sending"]
     assert "80 % CPU, 80 % memory, 70 % network" in why["near"].out
     assert len(loop.migrations()) == len(loop.witness.evicted) == 2
+    notes = {node["name"]: node["note"] for node in json.loads(listed.out)["nodes"]}
+    assert re.search(r"4\d % CPU pressure", notes["waiting"]), notes
+    assert re.search(r"\d % network", notes["sending"]), notes
+    assert notes["near"] == notes["free"] == ""
     assert set(moved) == {"waiting", "sending"}
     assert moved["waiting"][0] in ("near", "free")
     assert moved["waiting"][1].startswith("waiting has ")
     assert "CPU pressure (allowed 20 %, pressure.cpu)" in moved["waiting"][1]
     assert moved["sending"][0] == "free"
-    assert "80 % network (allowed 70 %" in moved["sending"][1]
+    assert re.search(r"(7[5-9]|8\d) % network \(allowed 70 %", moved["sending"][1])
     assert set(loop.outcomes()) == {"AsPlanned"}
     assert plan["moves"] == plan["unmet"] == []

@@ -32,6 +32,7 @@ function describe(index) {
   const lines = [cell.name, [cell.pool && `pool ${cell.pool}`, cell.zone && `zone ${cell.zone}`, count(cell.pods, "pod")].filter(Boolean).join(", ")];
   lines.push(cell.cpu === null ? `load unknown: ${cell.note || "no sample"}` : `CPU ${percent(cell.cpu)}, after the plan ${percent(cell.cpuAfter)}`);
   if (cell.memory !== null) lines.push(`memory ${percent(cell.memory)}, after the plan ${percent(cell.memoryAfter)}`);
+  if (cell.cpu !== null && cell.note) lines.push(cell.note);
   lines.push(`requests ${percent(cell.cpuRequests)} CPU, ${percent(cell.memoryRequests)} memory`);
   const more = [STATES[cell.state], ROLES[cell.role]].filter(Boolean).join(", ");
   return more ? [...lines, more] : lines;

@@ -54,7 +54,7 @@ async function load() {
   show(find("content"), found !== null);
   if (found === null) { find("lead").textContent = ""; return; }
   const cell = Object.fromEntries(CELL.map((field, i) => [field, found.cell[i]]));
-  find("lead").textContent = [STATES[cell.state], cell.pool && `pool ${cell.pool}`, cell.zone && `zone ${cell.zone}`, `${duration(Date.now() / 1000 - found.createdS)} old`, `sample from ${ago(found.atS)}`].filter(Boolean).join(" · ");
+  find("lead").textContent = [STATES[cell.state], cell.pool && `pool ${cell.pool}`, cell.zone && `zone ${cell.zone}`, `${duration(Date.now() / 1000 - found.createdS)} old`, `sample from ${ago(found.atS)}`, cell.cpu !== null && cell.note].filter(Boolean).join(" · ");
   const level = (title, now, then, top) => [title, percent(now), now === null ? cell.note || "unknown" : Math.abs((then ?? now) - now) >= 0.5 ? `after the plan ${percent(then)}` : `ceiling ${top} %`, now > top ? "bad" : ""];
   figures([
     level("CPU", cell.cpu, cell.cpuAfter, found.ceilings.cpu), level("Memory", cell.memory, cell.memoryAfter, found.ceilings.memory),

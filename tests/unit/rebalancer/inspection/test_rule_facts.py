@@ -12,7 +12,7 @@ from common.config import RebalancerConfiguration
 from common.load import Belief, LoadTracker
 from common.usage.source import FurtherSample, NodePressure, Sample, Usage
 from console.data import WhyDocument
-from rebalancer.inspection import Inspection, why_node, why_pod
+from rebalancer.inspection import Inspection, cluster_document, why_node, why_pod
 from tests.support.worlds.migrations import migration, spec_of
 from tests.support.worlds.planner import NOW_S, PlannerWorld
 
@@ -81,6 +81,19 @@ def test_a_further_resource_is_shown_with_the_threshold_of_the_pool() -> None:
     found = of_node(pools=pools)
     assert found["Ceilings"] == "80 % CPU, 80 % memory, 20 % gpu"
     assert found["Pool rule"] == "pool web (pool=web) sets resourceThresholds"
+
+
+def test_the_cluster_says_which_pressure_and_further_resource_is_too_high() -> None:
+    def note(**given: Any) -> str:
+        [cell] = cluster_document(asked(NodePressure(45.0, None), 6.0, **given)).nodes
+        return cell.note
+
+    pools = [{"name": "web", "nodeSelector": "pool=web", "resourceThresholds": {"gpu": 80.0}}]
+    assert note(pools=pools) == note(pools=pools, pressure={"cpu": 50.0}) == ""
+    assert note() == "75 % gpu (allowed 60 %)"
+    assert note(pressure={"cpu": 20.0}) == (
+        "45 % CPU pressure (allowed 20 %, pressure.cpu), 75 % gpu (allowed 60 %)"
+    )
 
 
 def test_the_first_pool_holds_and_the_others_that_match_are_named() -> None:
