@@ -350,15 +350,30 @@ def touched_levels(
     return 100.0 * before / capacity, 100.0 * after / capacity
 
 
+def compared_levels(
+    problem: Problem, load: Floats, moves: Sequence[tuple[Movable, int]]
+) -> tuple[Floats, Floats]:
+    """[touched, R] return the levels by which a gain is judged, before and after moves.
+
+    Nodes above their ceilings are compared by how far they are above them: one that is to use
+    less than others may (its pool's threshold is lower, or its tasks wait) gains by a move to a
+    node that uses more.
+    """
+    rows = sorted({row for m, target in moves for row in (m.row, target)})
+    before, after = touched_levels(problem, load, moves)
+    return before + problem.strictness[rows], after + problem.strictness[rows]
+
+
 def worthwhile(draft: Draft, m: Movable, axes: Sequence[int], min_gain: float) -> Flags:
     """Return the rows to which moving one pod alone gains so many points."""
     problem = draft.problem
     found: Flags | None = None
     for axis in axes:
         load, capacity, amount = draft.load[:, axis], problem.capacity[:, axis], m.load[axis]
-        high = 100.0 * load[m.row] / capacity[m.row]
+        strictness = problem.strictness[:, axis]
+        high = 100.0 * load[m.row] / capacity[m.row] + strictness[m.row]
         low = high - 100.0 * amount / capacity[m.row]
-        fall = high - np.maximum(low, 100.0 * (load + amount) / capacity)
+        fall = high - np.maximum(low, 100.0 * (load + amount) / capacity + strictness)
         gains = (fall >= min_gain - _SAME) & (fall > _SAME)
         found = gains if found is None else found | gains
     return found if found is not None else np.zeros(len(problem.nodes), dtype=np.bool_)

@@ -210,6 +210,8 @@ class Problem:
         self.transient_roof = self._transient_roof()
         """The same while pods are exchanged."""
         self.highest_ceiling = float(self.ceiling.max(initial=0.0))
+        self.strictness = self._strictness()
+        """[N, R] by how many points the ceiling of a node above it is below the highest one."""
         self.enough = self._enough()
         """What a node may use at most that had to come under its ceiling."""
         self.aim = self.limit - MARGIN / 100.0 * self.capacity
@@ -535,10 +537,23 @@ class Problem:
                 found[row, axis] = max(found[row, axis], self.load[row, axis])
         return found
 
+    def _strictness(self) -> Floats:
+        found: Floats = np.zeros_like(self.ceiling)
+        for goal in self.hot:
+            row = self.row_of[goal.node]
+            found[row] = self.ceiling.max(axis=0) - self.ceiling[row]
+        return found
+
     def _worst(self) -> float:
-        """Return the utilization of the worst node, by its dominant resource."""
+        """Return the utilization that no node may exceed afterwards unless it does so now.
+
+        It is that of the worst node, by its dominant resource. Where a node has too much of
+        anything, be it pressure, a further resource or more than a low threshold of its pool,
+        it is the worst, and the others may be used up to their ceilings.
+        """
         known = self.gives | self.takes
-        return float(self.percent(self.load)[known].max(initial=0.0))
+        highest = float(self.percent(self.load)[known].max(initial=0.0))
+        return max(highest, self.highest_ceiling) if self.hot else highest
 
 
 def width(levels: Floats, *, fill_low: bool) -> float:

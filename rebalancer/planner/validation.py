@@ -27,9 +27,9 @@ from rebalancer.goals import AtMost
 from rebalancer.planner.assembly import REASONS
 from rebalancer.planner.constraints import (
     FINE,
+    compared_levels,
     left_above_ceiling,
     not_worth_it,
-    touched_levels,
 )
 from rebalancer.planner.cycle import cut
 from rebalancer.planner.draft import Draft, DraftFactory
@@ -258,7 +258,7 @@ class _Review:
             return None
         if any(move.reason == MoveReason.TOPOLOGY_SPREAD for move in found.values()):
             return None  # each is needed, or the chain would have been dropped
-        before, after = touched_levels(self._problem, self._after.load, list(rows.items()))
+        before, after = compared_levels(self._problem, self._after.load, list(rows.items()))
         return not_worth_it(
             before,
             after,

@@ -12,7 +12,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from rebalancer.goals import AtMost
-from rebalancer.planner.constraints import FINE, left_above_ceiling, not_worth_it, touched_levels
+from rebalancer.planner.constraints import (
+    FINE,
+    compared_levels,
+    left_above_ceiling,
+    not_worth_it,
+    touched_levels,
+)
 from rebalancer.planner.cycle import startable
 from rebalancer.planner.instance import Flags, Floats
 from rebalancer.planner.movable import Movable
@@ -89,8 +95,7 @@ class Worth:
             return None
         fine = any(step.m in self._leveled and level[step.m.row] for step in chain)
         return not_worth_it(
-            before,
-            after,
+            *compared_levels(self._problem, load, moves),
             axes=self._axes(chain),
             evictions=len(chain),
             min_gain=self._min_gain * (FINE if fine else 1.0),

@@ -157,8 +157,10 @@ def _mark(live: Json) -> str:
 
 
 async def _all_gone(cluster: Cluster) -> bool:
+    """Tell whether nothing of an installation is there, and nothing of another test is going."""
     found = await asyncio.to_thread(cluster.control_plane.api.get, "/api/v1/namespaces")
-    return not {each["metadata"]["name"] for each in found["items"]} & set(NAMESPACES)
+    those = [each["metadata"] for each in found["items"]]
+    return not any("deletionTimestamp" in each or each["name"] in NAMESPACES for each in those)
 
 
 def _typed(pod: Json) -> Json:

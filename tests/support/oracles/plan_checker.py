@@ -17,7 +17,7 @@ from common.cluster.records import NodeName, PodRecord, PodUid
 from common.cluster.resources import NOTHING, Resources
 from common.fit import Arrive, Change, FitIndex, Leave, Terminate, World, replacement
 from common.load import NodeLoad
-from rebalancer.goals import Ceiling, Empty
+from rebalancer.goals import AtMost, Ceiling, Empty
 from rebalancer.planner import Demand, Move, Plan
 
 HOST = "kubernetes.io/hostname"
@@ -143,6 +143,9 @@ class Replay:
                 yield f"{node.name} would be at {after[node.name]}, not at {said}"
         if not self.emptied and self.plan.moves:
             worst, then = (max(map(max, levels.values())) for levels in (before, after))
+            if any(isinstance(goal, AtMost) for goal in self.demand.assessment.goals):
+                # A node that has too much of something is the worst, however little it uses.
+                worst = max(worst, *(max(c.percents) for c in self.parts.ceilings.values()))
             if then > worst + SLACK:
                 yield f"the worst node goes from {worst} to {then}"
         yield from self.piled_up()

@@ -164,3 +164,17 @@ def test_an_excess_within_the_margin_is_no_goal() -> None:
         world.pod(f"p-{number}", "n1", 0.2)
     plan = world.plan(judged=everything_moves)
     assert (plan.goals, plan.moves) == ((), ())
+
+
+def test_a_low_threshold_of_a_pool_is_met_by_nodes_that_use_more_and_may() -> None:
+    pools = [{"name": "calm", "nodeSelector": "pool=calm", "cpuThreshold": 40.0}]
+    world = PlannerWorld(config={"enabledStrategies": ["ResourceOptimization"], "pools": pools})
+    world.node("low", labels={"pool": "calm"})
+    for number in range(9):
+        world.pod(f"low-{number}", "low", 5.0)
+    for node, load in (("n1", 60.0), ("n2", 62.0)):
+        world.node(node)
+        world.pod(f"{node}-a", node, load)
+    plan = world.plan(judged=everything_moves)
+    assert [(m.source, m.target) for m in plan.moves] == [("low", "n1")]
+    assert plan.unmet == ()
