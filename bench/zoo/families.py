@@ -29,6 +29,7 @@ from bench.zoo.further_families import FURTHER_FAMILIES
 from bench.zoo.hard_families import HARD_FAMILIES
 from bench.zoo.model import HOST, MAINTENANCE, ZONE
 from bench.zoo.odd_families import ODD_FAMILIES
+from bench.zoo.rule_families import RULE_FAMILIES
 
 Family = Callable[[random.Random], ZooCluster]
 
@@ -420,6 +421,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
         *ODD_FAMILIES,
         *FURTHER_FAMILIES,
         *FINE_FAMILIES,
+        *RULE_FAMILIES,
     )
 }
 

@@ -249,7 +249,7 @@ class _Program:
         level, hot = model.percent(model.load), set(model.hot)
         for row in range(len(model.nodes)):
             for axis in (0, 1):
-                room = model.ceiling[axis] - level[row, axis] - SAFE
+                room = model.ceiling[row, axis] - level[row, axis] - SAFE
                 # What is no goal may stay as it is, but nothing is added to it.
                 room = room + PRECISION if row in hot else max(0.0, room)
                 self._row(*self._flow(row, self._points(row, axis)), -inf, room)

@@ -9,7 +9,7 @@ mistake of the family and stops the judge.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil
@@ -105,9 +105,10 @@ class Model:
         self.emptied = np.array([MAINTENANCE in labels for labels in self.labels])
         self.closed = np.array([bool(node["spec"].get("unschedulable")) for node in nodes])
         self.taints = [node["spec"].get("taints", []) for node in nodes]
-        ceilings = [self.settings.get(key, 80.0) for key in ("cpuThreshold", "memoryThreshold")]
-        self.ceiling = np.array(ceilings, dtype=np.float64)
-        self.transient = np.array([(ceilings[0] + 100.0) / 2.0, ceilings[1]])
+        self.ceiling = np.array([self._ceilings(labels) for labels in self.labels])
+        """[nodes, 2] in percent."""
+        cpu, memory = self.ceiling.T
+        self.transient = np.column_stack(((cpu + 100.0) / 2.0, memory))
         """Exchanges may pass the CPU ceiling half-way to 100 %, never that of memory."""
         self.workloads = {w.name: w for w in _workloads(cluster)}
         self.pods = [
@@ -213,6 +214,14 @@ class Model:
         if replicas > 1 and len(domains) > 1:
             share = min(share, replicas - 1)
         return {d: most if workload.stateful else max(now[d], share) for d in domains}
+
+    def _ceilings(self, labels: Mapping[str, str]) -> list[float]:
+        """Return what a node may use: the first pool whose label it has says so."""
+        pools = self.settings.get("pools", ())
+        rules = (pool for pool in pools if pool["nodeSelector"].items() <= labels.items())
+        rule = next(rules, {})
+        keys = ("cpuThreshold", "memoryThreshold")
+        return [float(rule.get(key, self.settings.get(key, 80.0))) for key in keys]
 
     def _load(self, cluster: ZooCluster) -> Floats:
         if self.settings.get("usageSource") == "requests":

@@ -62,7 +62,7 @@ class Replay:
         if pod.ports and any(pod.ports & model.pods[p].ports for p in self._pods_at(row)):
             found.append("its host port is taken")
         after = 100.0 * (self.load[row] + pod.load) / model.capacity[row]
-        if (after > model.transient + _TOLERANCE).any():
+        if (after > model.transient[row] + _TOLERANCE).any():
             found.append(f"above the transient ceiling: {after.round(1).tolist()}")
         found += self._repelled(number, row)
         found += self._skewed(number, row, last_resort=last_resort)
@@ -80,7 +80,7 @@ class Replay:
         found = [
             f"{names[row]} above its ceiling: {level[row].round(2).tolist()}"
             for row in hot
-            if (level[row] > model.ceiling + _TOLERANCE).any()
+            if (level[row] > model.ceiling[row] + _TOLERANCE).any()
         ]
         for number, pod in enumerate(model.pods):
             if model.emptied[self.at[number]] and pod.movable:
