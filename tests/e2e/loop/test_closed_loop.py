@@ -28,8 +28,12 @@ pytestmark = pytest.mark.real
 SCENARIOS = ("hot-spots", "requests-mislead")
 CEILING, THRESHOLD = 80.0, 20.0
 """As shipped. Pods use whole tenths of a core, so that nodes can be exactly there."""
-CLOSE = 3.0
-"""Points between a simulated spread and the real one."""
+CLOSE = 5.0
+"""Points between a simulated spread and the real one.
+
+Plans of equally few evictions end at different spreads, all within the threshold: which one is
+made in a later cycle depends on which pods have been moved by then.
+"""
 ENOUGH = 1.05
 """Evictions may be so many times the proven minimum, over all seeds."""
 
