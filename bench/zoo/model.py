@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -217,11 +217,11 @@ class Model:
 
     def _ceilings(self, labels: Mapping[str, str]) -> list[float]:
         """Return what a node may use: the first pool whose label it has says so."""
-        pools = self.settings.get("pools", ())
-        rules = (pool for pool in pools if pool["nodeSelector"].items() <= labels.items())
-        rule = next(rules, {})
-        keys = ("cpuThreshold", "memoryThreshold")
-        return [float(rule.get(key, self.settings.get(key, 80.0))) for key in keys]
+        rules: dict[str, Any] = dict(self.settings)
+        for pool in reversed(self.settings.get("pools", ())):
+            if pool["nodeSelector"].items() <= labels.items():
+                rules = {**self.settings, **pool}
+        return [float(rules.get(key, 80.0)) for key in ("cpuThreshold", "memoryThreshold")]
 
     def _load(self, cluster: ZooCluster) -> Floats:
         if self.settings.get("usageSource") == "requests":
