@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 from math import ceil, inf
 from typing import Any, Final
 
@@ -120,8 +119,8 @@ class _Program:
         self._state()
         self._requests()
         self._ceilings()
-        if model.points is not None:
-            self._spread(model.points)
+        for pool, rows in model.pools.items():
+            self._spread(rows, model.points(pool))
         for workload in model.workloads.values():
             self._replicas(workload, last_resort=last_resort)
         self.opening: list[int] = []
@@ -258,10 +257,10 @@ class _Program:
         unit = self.model.capacity[row, axis] / 100.0
         return [float(pod.load[axis] / unit) for pod in self.model.pods]
 
-    def _spread(self, points: float) -> None:
+    def _spread(self, rows: Sequence[int], points: float) -> None:
         model = self.model
         level = model.percent(model.load)
-        for rows, axis in product(model.pools.values(), (0, 1)):
+        for axis in (0, 1):
             allowed = points + PRECISION
             low = self._variable(0.0, most=100.0, whole=False)
             for row in rows:

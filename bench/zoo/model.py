@@ -105,7 +105,8 @@ class Model:
         self.emptied = np.array([MAINTENANCE in labels for labels in self.labels])
         self.closed = np.array([bool(node["spec"].get("unschedulable")) for node in nodes])
         self.taints = [node["spec"].get("taints", []) for node in nodes]
-        self.ceiling = np.array([self._ceilings(labels) for labels in self.labels])
+        self.rules = [self._rules(labels) for labels in self.labels]
+        self.ceiling = np.array([_ceilings(rules) for rules in self.rules])
         """[nodes, 2] in percent."""
         cpu, memory = self.ceiling.T
         self.transient = np.column_stack(((cpu + 100.0) / 2.0, memory))
@@ -125,22 +126,18 @@ class Model:
     @property
     def hot(self) -> list[int]:
         """Rows that are above a ceiling by more than the margin, and not emptied anyway."""
-        if "ResourceOptimization" not in self.strategies:
-            return []
+        wanted = np.array(["ResourceOptimization" in r["enabledStrategies"] for r in self.rules])
         over = (self.percent(self.load) > self.ceiling + MARGIN).any(axis=1)
-        return [int(row) for row in np.flatnonzero(over & ~self.emptied)]
+        return [int(row) for row in np.flatnonzero(wanted & over & ~self.emptied)]
 
     @property
     def repairs(self) -> bool:
         """Tell whether pods have to leave nodes that are ruled out for them."""
         return "Violations" in self.strategies
 
-    @property
-    def points(self) -> float | None:
-        """How far nodes may be apart; None where spread is no goal."""
-        if "LoadBalancing" not in self.strategies:
-            return None
-        return float(self.settings.get("imbalanceThreshold", 20.0))
+    def points(self, pool: str) -> float:
+        """How far the nodes of a pool may be apart."""
+        return float(self.rules[self.pools[pool][0]].get("imbalanceThreshold", 20.0))
 
     @property
     def low_first(self) -> bool:
@@ -164,10 +161,11 @@ class Model:
         """The rows that are compared with each other for a spread, by pool."""
         found: dict[str, list[int]] = {}
         label = self.settings.get("poolLabel", "")
-        if self.points is None:
-            return found
         for row in np.flatnonzero(~(self.closed | self.emptied)):
-            found.setdefault(self.labels[row].get(label, ""), []).append(int(row))
+            rules = self.rules[row]
+            if "LoadBalancing" in rules["enabledStrategies"]:
+                pool = f"{rules.get('name', '')}/{self.labels[row].get(label, '')}"
+                found.setdefault(pool, []).append(int(row))
         return found
 
     @cached_property
@@ -215,13 +213,12 @@ class Model:
             share = min(share, replicas - 1)
         return {d: most if workload.stateful else max(now[d], share) for d in domains}
 
-    def _ceilings(self, labels: Mapping[str, str]) -> list[float]:
-        """Return what a node may use: the first pool whose label it has says so."""
-        rules: dict[str, Any] = dict(self.settings)
-        for pool in reversed(self.settings.get("pools", ())):
+    def _rules(self, labels: Mapping[str, str]) -> Mapping[str, Any]:
+        """Return what holds for a node: the first pool whose labels it has, and the rest."""
+        for pool in self.settings.get("pools", ()):
             if pool["nodeSelector"].items() <= labels.items():
-                rules = {**self.settings, **pool}
-        return [float(rules.get(key, 80.0)) for key in ("cpuThreshold", "memoryThreshold")]
+                return {**self.settings, **pool}
+        return self.settings
 
     def _load(self, cluster: ZooCluster) -> Floats:
         if self.settings.get("usageSource") == "requests":
@@ -297,3 +294,7 @@ def _workloads(cluster: ZooCluster) -> Iterator[Workload]:
             app = term["labelSelector"]["matchLabels"]["app"]
             found.repels.append((app, term["topologyKey"]))
         yield found
+
+
+def _ceilings(rules: Mapping[str, Any]) -> list[float]:
+    return [float(rules.get(key, 80.0)) for key in ("cpuThreshold", "memoryThreshold")]

@@ -89,9 +89,9 @@ class Replay:
                 found.append(f"{pod.name} may not run on {names[pod.home]} and is still there")
             if model.repairs and pod.movable:
                 found += self._repelled(number, self.at[number])
-        for rows in model.pools.values():
+        for pool, rows in model.pools.items():
             wide = np.ptp(level[rows], axis=0)
-            if (wide > (model.points or 0.0) + _TOLERANCE).any():
+            if (wide > model.points(pool) + _TOLERANCE).any():
                 found.append(f"spread {wide.round(2).tolist()}")
         return found
 
