@@ -677,8 +677,8 @@ class Reason(StrEnum):
         "SpecContradicts",
         _permanent("the pod does not match the spec: {difference}"),
     )
-    ROOM_NOT_MADE = "RoomNotMade", _permanent("{pod}, whose room it needs, stays")
-    WAITS_FOR_ROOM = "WaitsForRoom", _for_now("{pod}, whose room it needs, is still there")
+    ROOM_NOT_MADE = "RoomNotMade", _permanent("{pod}, which has to leave first, stays")
+    WAITS_FOR_ROOM = "WaitsForRoom", _for_now("{pod}, which has to leave first, is still there")
     PLACE_TAKEN = (
         "PlaceTaken",
         _permanent("{pod} of the same workload has come to {node} meanwhile"),

@@ -8,7 +8,8 @@ another one is put off, and names what puts it off. What is under way already co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Final
 
 from common.api.migrations import Purpose
@@ -79,8 +80,9 @@ def within_budgets(cycle: Cycle, step: Step) -> str:
     return "" if cycle.ledger.take(step.m.pod, surge=step.m.surges) is None else PDB
 
 
-CHECKS: Final[tuple[Callable[[Cycle, Step], str], ...]] = (within_limits, within_budgets)
-"""Each returns what puts a move off; empty if it may run."""
+Check = Callable[[Cycle, Step], str]
+"""Returns what puts a move off; empty if it may run."""
+CHECKS: Final[tuple[Check, ...]] = (within_limits, within_budgets)
 
 
 Held = Callable[[Movable], Refusal | None]
@@ -107,19 +109,80 @@ def startable(problem: Problem, chain: Sequence[Step]) -> Refusal | None:
     return Reason.CHAIN_TOO_LONG.refusal(moves=len(chain), limit=broken) if broken else None
 
 
+def in_turn(problem: Problem, chain: Sequence[Step]) -> list[Step]:
+    """Let moves of a chain wait for earlier ones where limits let only some run at once.
+
+    As few of them as possible; where waiting does not help, the chain stays as it is.
+    """
+    cycle, started, awaited = Cycle(problem, alone=True), list[Step](), _Awaited()
+    for step in chain:
+        waits = _waits_for(cycle, step, started, awaited)
+        if waits is None:
+            return list(chain)
+        found = replace(step, needs=(*step.needs, *waits)) if waits else step
+        awaited.add(found)
+        cycle.count(found)
+        started.append(found)
+    return started
+
+
+def _waits_for(
+    cycle: Cycle, step: Step, started: Sequence[Step], awaited: _Awaited
+) -> tuple[Movable, ...] | None:
+    """Return the earlier moves that one has to wait for too; None if even all are too few."""
+
+    def is_broken(more: Sequence[Movable]) -> bool:
+        before = awaited.before((*step.needs, *more))
+        over = [other for other in started if other.m in before]
+        return bool(_broken(cycle, step, over, (within_limits,)))
+
+    waits: list[Movable] = []
+    for other in started:
+        if not is_broken(waits):
+            break
+        waits.append(other.m)
+    if is_broken(waits):
+        return None
+    for m in waits[:-1]:
+        rest = [other for other in waits if other is not m]
+        waits = waits if is_broken(rest) else rest
+    return tuple(waits)
+
+
+class _Awaited:
+    """What the moves of a chain wait for, directly or not."""
+
+    def __init__(self) -> None:
+        self._before: dict[Movable, set[Movable]] = {}
+
+    def add(self, step: Step) -> None:
+        self._before[step.m] = self.before(step.needs)
+
+    def before(self, needs: Collection[Movable]) -> set[Movable]:
+        """Return these with all that they wait for."""
+        return set(needs).union(*(self._before.get(m, ()) for m in needs))
+
+
+def _broken(cycle: Cycle, step: Step, over: Sequence[Step], checks: Sequence[Check]) -> str:
+    """Return what keeps a move from running once others are over; empty if nothing does."""
+    for other in over:
+        cycle.end(other)
+    found = next((found for check in checks if (found := check(cycle, step))), "")
+    for other in over:
+        cycle.end(other, sign=-1)
+    return found
+
+
 def _start(cycle: Cycle, chain: Sequence[Step]) -> str:
     """Let a chain run whole, or return what puts it off."""
     started: list[Step] = []
-    awaited: dict[Movable, set[Movable]] = {}
+    awaited = _Awaited()
     for step in chain:
         # What a move waits for, directly or not, never runs at the same time.
-        before = awaited[step.m] = set(step.needs).union(*(awaited.get(q, ()) for q in step.needs))
+        awaited.add(step)
+        before = awaited.before((step.m,))
         over = [other for other in started if other.m in before]
-        for other in over:
-            cycle.end(other)
-        broken = next((found for check in CHECKS if (found := check(cycle, step))), "")
-        for other in over:
-            cycle.end(other, sign=-1)
+        broken = _broken(cycle, step, over, CHECKS)
         if broken:
             cycle.ledger.give_back(step.m.pod)
             for other in started:

@@ -14,6 +14,7 @@ from math import inf
 from typing import Final
 
 from rebalancer.goals import PRECISION, Goal, NodeGoal, Spread
+from rebalancer.planner.cycle import in_turn
 from rebalancer.planner.draft import Draft, DraftFactory
 from rebalancer.planner.movable import Movable
 from rebalancer.planner.ordering import Step, settle
@@ -209,7 +210,8 @@ class Search:
         dropped: dict[Movable, Refusal] = {}
         while True:
             piled_up = _siblings(self.marks.last_resort, moves)
-            found, left_out = settle(self.drafts.draft, moves, piled_up, self.marks.swaps)
+            settled, left_out = settle(self.drafts.draft, moves, piled_up, self.marks.swaps)
+            found = [in_turn(self._problem, chain) for chain in settled]
             blocked = Reason.NO_ORDER.refusal()
             dropped.update(dict.fromkeys(left_out, blocked))
             steps = {step.m: step.row for chain in found for step in chain}

@@ -31,7 +31,7 @@ from rebalancer.planner.constraints import (
     left_above_ceiling,
     not_worth_it,
 )
-from rebalancer.planner.cycle import cut
+from rebalancer.planner.cycle import cut, in_turn
 from rebalancer.planner.draft import Draft, DraftFactory
 from rebalancer.planner.fitting import Lines
 from rebalancer.planner.movable import Movable
@@ -202,7 +202,8 @@ class _Review:
         moves = {**self._after.moves, **rows}
         last_resort = {m for m in moves if m.maintenance}
         together = [pair for kept in (*self._kept, found) for pair in pairwise(kept)]
-        order, left_out = settle(self._draft, moves, last_resort, together)
+        settled, left_out = settle(self._draft, moves, last_resort, together)
+        order = [in_turn(self._problem, chain) for chain in settled]
         if left_out:
             return self._unfit(rows, left_out)
         refusal = (

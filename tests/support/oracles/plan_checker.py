@@ -220,18 +220,15 @@ def cycle_faults(demand: Demand, plan: Plan) -> Iterator[str]:
     now = [m for m in plan.moves if m.this_cycle]
     if len([m for m in now if m.source not in emptied]) > config.max_reschedule_pods:
         yield "more moves than maxReschedulePods"
-    for node, count in Counter(m.source for m in now).items():
+    for node, count in at_once(now, lambda m: m.source).items():
         if count > (
             config.maintenance_parallelism if node in emptied else config.max_in_flight_per_node
         ):
             yield f"{count} moves at once away from {node}"
-    for node, count in Counter(m.target for m in now).items():
+    for node, count in at_once(now, lambda m: m.target).items():
         if count > config.max_inbound_per_node:
             yield f"{count} moves at once to {node}"
-    owners = {m.uid: m.owner for m in plan.moves}
-    # A pod that waits until a sibling is gone does not move at the same time.
-    apart = [m for m in now if m.owner not in {owners.get(uid) for uid in m.needs}]
-    for owner, count in Counter(m.owner for m in apart if m.owner).items():
+    for owner, count in at_once([m for m in now if m.owner], lambda m: m.owner).items():
         pod = next(snapshot.pods[m.uid] for m in now if m.owner == owner)
         top = snapshot.top_workload(pod)
         replicas = top.desired if top is not None else len(snapshot.siblings(pod))
@@ -245,6 +242,22 @@ def cycle_faults(demand: Demand, plan: Plan) -> Iterator[str]:
             yield f"chain {chain} is torn apart"
     if any(bool(m.deferred_by) == m.this_cycle for m in plan.moves):
         yield "a deferred move does not say why, or one of this cycle does"
+
+
+def at_once(moves: Sequence[Move], key: Callable[[Move], str]) -> dict[str, int]:
+    """Count the moves that may be in progress at the same time, by what they have in common.
+
+    A pod that waits until another one is gone does not move at the same time.
+    """
+    found: dict[str, int] = {}
+    awaited: dict[PodUid, set[PodUid]] = {}
+    for number, move in enumerate(moves):
+        before = awaited[move.uid] = set(move.needs).union(
+            *(awaited.get(uid, ()) for uid in move.needs)
+        )
+        beside = [m for m in moves[:number] if key(m) == key(move) and m.uid not in before]
+        found[key(move)] = max(found.get(key(move), 0), len(beside) + 1)
+    return found
 
 
 def _budget_faults(demand: Demand, now: Sequence[Move]) -> Iterator[str]:

@@ -7,7 +7,7 @@ import pytest
 
 from common.cluster.records import NodeName
 from rebalancer.planner import make_plan
-from rebalancer.planner.cycle import startable
+from rebalancer.planner.cycle import in_turn, startable
 from rebalancer.planner.draft import DraftFactory
 from rebalancer.planner.movable import Movable
 from rebalancer.planner.ordering import Step, settle
@@ -116,3 +116,21 @@ def test_moves_that_wait_for_each_other_do_not_count_together(*, waits: bool) ->
     refusal = startable(drafts.problem, steps)
     assert (refusal is None) == waits
     assert refusal is None or "maxInFlightPerNode" in refusal.message
+
+
+def test_moves_that_limits_keep_from_running_at_once_take_turns() -> None:
+    """Three pods leave one node, and two of them may be in progress at a time."""
+    drafts, moves = a_circle()
+    big, first, second, third, _ = moves
+    steps = [Step(m, moves[m], (), ()) for m in (first, big, second, third)]
+    assert startable(drafts.problem, steps) is not None
+    found = in_turn(drafts.problem, steps)
+    assert [step.needs for step in found] == [(), (), (), (first,)]
+    assert startable(drafts.problem, found) is None
+
+
+def test_moves_that_limits_let_run_at_once_do_not_wait() -> None:
+    drafts, moves = a_circle()
+    big, first, second, *_ = moves
+    steps = [Step(m, moves[m], (), ()) for m in (first, big, second)]
+    assert in_turn(drafts.problem, steps) == steps

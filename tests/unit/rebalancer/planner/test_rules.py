@@ -19,6 +19,7 @@ from common.api.objects import Namespace
 from rebalancer.goals import AtMost, Spread
 from rebalancer.planner import Move, Plan
 from simulator import build
+from tests.support.oracles.plan_checker import at_once
 from tests.support.worlds.planner import NOW_S, PlannerWorld
 from tests.support.worlds.wire import stamped, wire
 
@@ -219,11 +220,11 @@ def over_limits(asked: Drawn, now: Sequence[Move]) -> Iterator[str]:
         most = asked.limit(rule, "maxReschedulePods", None)
         if most is not None and count > most:
             yield f"{count} leave pool {pool}"
-    for node, count in Counter(m.source for m in now).items():
+    for node, count in at_once(now, lambda m: m.source).items():
         pool = asked.pool(node)
         if count > (asked.limit(pool, "maxInFlightPerNode", config["maxInFlightPerNode"]) or 0):
             yield f"{count} leave {node}"
-    for node, count in Counter(m.target for m in now).items():
+    for node, count in at_once(now, lambda m: m.target).items():
         pool = asked.pool(node)
         if count > (asked.limit(pool, "maxInboundPerNode", config["maxInboundPerNode"]) or 0):
             yield f"{count} go to {node}"
