@@ -7,16 +7,21 @@ What the plan moves besides is for the planner to judge.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import Final
+
+import msgspec
 
 from common.cache.snapshot import Snapshot
 from common.cluster.records import NodeName, PodRecord, PodUid
-from common.fit import replacement
+from common.fit import Arrive, Candidate, Change, Leave, replacement
 from rebalancer.strategies.base import ClusterView, Participation
 from rebalancer.strategies.mobility import departure
 from rebalancer.strategies.replica_places import ReplicaPlaces
 
+SIMULATED: Final = 16
+"""Pods for which places are looked for one after the other."""
 _NOWHERE: Final[frozenset[NodeName]] = frozenset()
 _KEPT_KINDS: Final = frozenset({"DaemonSet", "Node"})
 """Owners whose pods belong to their node."""
@@ -58,6 +63,39 @@ class Homes:
         if pod.uid not in self._found:
             self._found[pod.uid] = self._searched(pod) if self.movable(pod) else _NOWHERE
         return self._found[pod.uid]
+
+    def in_turn(self, pods: Iterable[PodRecord]) -> set[PodUid]:
+        """Return the pods that find places when one after the other goes to one.
+
+        Of many pods only some are tried; of the others it is assumed.
+        """
+        ranked = sorted(pods, key=lambda pod: len(self.of(pod)))
+        found = {pod.uid for pod in ranked[SIMULATED:]}
+        waiting, changes = ranked[:SIMULATED], tuple[Change, ...]()
+        wanted = Counter(name for pod in waiting for name in self.of(pod))
+        while waiting:
+            blocked: list[PodRecord] = []
+            for pod in waiting:
+                after, places = self._places_after(pod, changes)
+                if not places:
+                    blocked.append(pod)
+                    continue
+                found.add(pod.uid)
+                arrived = msgspec.structs.replace(after, uid=PodUid(f"after/{pod.uid}"))
+                place = min(places, key=lambda name: (wanted[name], name))
+                changes = (*changes, Leave(pod.uid), Arrive(arrived, place))
+            if len(blocked) == len(waiting):
+                break
+            waiting = blocked  # those that have left may have been in the way
+        return found
+
+    def _places_after(
+        self, pod: PodRecord, changes: Sequence[Change]
+    ) -> tuple[Candidate, list[NodeName]]:
+        """Return what comes after a pod, and which nodes would take it then."""
+        after = replacement(pod, self._cluster.snapshot)
+        names = self._cluster.world.after(*changes, departure(pod)).feasible(after)
+        return after, [name for name in names if name != pod.node and self._takes(name, pod)]
 
     def _searched(self, pod: PodRecord) -> frozenset[NodeName]:
         key = _kind(pod)

@@ -23,10 +23,12 @@ from common.fit import replacement
 from common.fit.predicates.node_affinity import selects
 from rebalancer.goals import Goal, Relocate
 from rebalancer.strategies.base import ClusterView, Participation
-from rebalancer.strategies.conflicts import conflicts, fewest
+from rebalancer.strategies.conflicts import Conflicts, Cost, conflicts, fewest
 from rebalancer.strategies.homes import Homes, settled
 from rebalancer.strategies.pools import lasting, not_tolerated
 
+CHOICES: Final = 8
+"""How often the pods that leave are chosen anew, without those that find no place."""
 NAMED: Final = 5
 """Pods that a note names at most."""
 
@@ -103,12 +105,30 @@ class _Search:
         def cost(uid: PodUid) -> tuple[float, str]:
             return float(pods[uid].shape.priority), uid
 
-        chosen = fewest(near, lambda uid: bool(self.homes.of(pods[uid])), cost)
+        chosen = self._with_places(near, cost)
         # Where none of them has somewhere to go now, the plan may make room for one.
         left = {uid: near[uid] - chosen for uid in near.keys() - chosen}
         crowded = {uid: others for uid, others in left.items() if others}
         chosen |= fewest(crowded, lambda uid: self.homes.movable(pods[uid]), cost)
         return {uid: _too_near(pods[min(near[uid])]) for uid in chosen}
+
+    def _with_places(self, near: Conflicts, cost: Cost) -> set[PodUid]:
+        """Return the fewest pods that have somewhere to go, also one after the other.
+
+        Of several choices the one after which the fewest pods are left that have to be apart.
+        """
+        pods, stuck = self._snapshot.pods, set[PodUid]()
+        found: list[tuple[int, int, set[PodUid]]] = []
+        for _ in range(CHOICES):
+            free = {uid for uid in near if self.homes.of(pods[uid])} - stuck
+            chosen = fewest(near, free.__contains__, cost)
+            seated = self.homes.in_turn(pods[uid] for uid in sorted(chosen, key=cost))
+            left = sum(len(near[uid] - seated) for uid in near.keys() - seated)
+            found.append((left, len(chosen), chosen))
+            if seated == chosen:
+                break
+            stuck |= chosen - seated
+        return min(found, key=lambda each: each[:2])[2]
 
 
 def _too_near(other: PodRecord) -> str:
