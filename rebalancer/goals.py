@@ -140,6 +140,8 @@ class Relocate(msgspec.Struct, frozen=True, kw_only=True):
     """namespace/name"""
     tiers: tuple[frozenset[NodeName], ...] = ()
     """Where it should go, the best nodes first; nothing stands for anywhere that it fits."""
+    gains: tuple[float, ...] = ()
+    """What each of these is worth beside the goals of other pods, at most 1; empty: 1 each."""
     per_host: int = 0
     """How many replicas of its workload a host may hold then; 0 leaves it to the planner."""
     message: str

@@ -298,10 +298,15 @@ class Draft:
     def _relocates(self, goal: Relocate) -> bool:
         m = self.problem.relocating(goal)
         row = self.moves.get(m) if m is not None else None
-        if m is None or row is None:
-            return False
-        tiers = self.problem.wanted(m)
-        return not tiers or any(tier[row] for tier in tiers)
+        return m is not None and row is not None and self.problem.suits(m, row)
+
+    def lost(self, goal: Goal) -> float:
+        """Return how much of what a goal about pods asks for is not reached."""
+        if isinstance(goal, Relocate):
+            m = self.problem.relocating(goal)
+            row = self.moves.get(m) if m is not None else None
+            return self.problem.lost(goal, m, row)
+        return float(isinstance(goal, Distribute) and not self.meets(goal))
 
     def percent(self) -> Floats:
         return self.problem.percent(self.load)

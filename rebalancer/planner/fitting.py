@@ -265,6 +265,15 @@ class Fitting:
         return self._asked_first(m)[1]
 
     @_naming_the_pod
+    def domains_aside(self, m: Movable, changes: tuple[Change, ...]) -> Flags:
+        """Return where a pod fits after changes if its domains held as few pods as it needs."""
+        world, bare = self._worlds(m, changes)[0], self._unburdened(m)
+        shape = msgspec.structs.replace(bare.shape, spread=())
+        fits: Flags = world.ask(msgspec.structs.replace(bare, shape=shape)).mask(room_aside=True)
+        hard = (t for t in self.topologies(m, changes) if t.constraint.hard)
+        found: Flags = np.logical_and.reduce([fits[self._rows], *(t.ids >= 0 for t in hard)])
+        return found
+
     def now(self, m: Movable, changes: tuple[Change, ...]) -> tuple[Flags, Flags | None]:
         """Return the same two answers after what the plan has changed so far."""
         world, later = self._worlds(m, changes)

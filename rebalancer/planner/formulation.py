@@ -23,7 +23,7 @@ from common.cluster.records import ControllerId, PodUid
 from common.cluster.shapes import HostPort, PodShape
 from common.fit import Leave
 from common.fit.index.ports import clash
-from rebalancer.goals import PRECISION, AtMost, Spread
+from rebalancer.goals import PRECISION, AtMost, Relocate, Spread
 from rebalancer.planner.company import Company, Repelled
 from rebalancer.planner.constraints import constraints_decide
 from rebalancer.planner.draft import TIED_COST, Draft
@@ -39,7 +39,9 @@ from rebalancer.strategies.topologies import Topology
 UNMET: Final = 1_000.0
 """What a ceiling costs that is not met, in evictions."""
 LOST: Final = 300.0
-"""What a pod costs that stays where its rules are violated."""
+"""What a pod costs that stays where its own goal says that it should not be."""
+WISHED: Final = 3.0
+"""The least of it, however little the goal matters: a move has to be cheaper."""
 UNEVEN: Final = 100.0
 """What each pod costs by which a domain holds more than a goal for its pods allows."""
 STUCK: Final = 100_000.0
@@ -62,6 +64,8 @@ class Neighborhood:
 
     rows: tuple[int, ...]
     pods: tuple[Movable, ...]
+    domains_aside: bool = False
+    """Ask for places that hard topology spread constraints allow only after other moves."""
 
 
 class Formulation:
@@ -133,11 +137,12 @@ class Formulation:
     def _choices(self) -> None:
         rows = np.array(self._hood.rows, dtype=np.int64)
         for m in self._hood.pods:
+            goal = self._problem.relocations.get(m.pod.uid)
             mask = self._base.targets(m, modeled_aside=True)
             if self._base.fitting.has_ties(m):
                 mask &= self._without_company(m)
             for row in rows[mask[rows]].tolist():
-                column = self._program.column(1.0)
+                column = self._program.column(1.0 + self._lost(goal, m, row))
                 self._moves.append((m, row))
                 self._arriving[row].append(column)
                 self._leaving[m.row].append(column)
@@ -148,15 +153,24 @@ class Formulation:
         base = self._base
         base.evaluations.spend(TIED_COST)
         gone = tuple(Leave(q.pod.uid) for q in self._company.of(m) if q not in base.moves)
-        return base.fitting.now(m, (*base.changes(), *gone))[0]
+        changes = (*base.changes(), *gone)
+        if self._hood.domains_aside:
+            return base.fitting.domains_aside(m, changes)
+        return base.fitting.now(m, changes)[0]
+
+    def _lost(self, goal: Relocate | None, m: Movable, row: int | None) -> float:
+        """Return what it costs that a pod is not where its own goal asks for, in evictions."""
+        lost = self._problem.lost(goal, m, row) if goal is not None else 0.0
+        return max(LOST * lost, WISHED) if lost and row is None else LOST * lost
 
     def _each_once(self) -> None:
         for m in self._hood.pods:
             terms: Terms = [(column, 1.0) for column in self._of[m]]
-            must = m.has_to_leave or self._problem.repairs(m)
+            goal = self._problem.relocations.get(m.pod.uid)
+            must = m.has_to_leave or goal is not None
             if must and not self._strict:
-                cost = STUCK if m.has_to_leave else LOST
-                terms.append((self._program.column(cost), 1.0))
+                most = self._lost(goal, m, None) if goal is not None else STUCK
+                terms.append((self._program.column(most), 1.0))
             self._program.row(terms, least=float(must), most=1.0)
 
     def _flow(self, row: int, weight: Callable[[Movable], float]) -> Terms:
@@ -245,11 +259,14 @@ class Formulation:
                 domain = self._domains(term.topology_key)
                 self._capped(pods, domain, 1)
                 self._unswapped(pods, pods, domain)
+                self._undisturbed(pods, pods, domain, most=1)
 
     def _keep_apart(self, pair: Repelled) -> None:
         """Let a domain hold pods of one of two workloads, unless it holds both already."""
         domain = self._domains(pair.key)
         sides = [self._groups[pair.one], self._groups[pair.other]]
+        self._undisturbed(sides[0], sides[1], domain)
+        self._undisturbed(sides[1], sides[0], domain)
         now = [self._siblings_in(pods[0], domain) for pods in sides]
         change = [self._exchanged(pods, domain) for pods in sides]
         for number in sorted(set(change[0]) | set(change[1])):
@@ -266,6 +283,22 @@ class Formulation:
                 most = float(count + len(each))
                 limit = most if sign > 0 else 0.0
                 self._program.row([*each, (side, sign * most)], most=limit - count)
+
+    def _undisturbed(
+        self, pods: Sequence[Movable], others: Sequence[Movable], domain: Domain, *, most: int = 0
+    ) -> None:
+        """Let a pod go to another node of its domain only if pods that repel it are gone there.
+
+        It breaks no more rules there than before, but the scheduler would not place it.
+        """
+        now, change = self._siblings_in(others[0], domain), self._exchanged(others, domain)
+        for column in (column for m in pods for column in self._of[m]):
+            m, row = self._moves[column]
+            number = domain(row)
+            if number >= 0 and domain(m.row) == number and now[number] > most:
+                there = change.get(number, [])
+                free = float(now[number] - most + sum(value > 0 for _, value in there))
+                self._program.row([*there, (column, free)], most=free + most - now[number])
 
     def _capped_port(self, port: HostPort) -> None:
         """Let no more than one pod of a node have a port, or as many as have it now."""

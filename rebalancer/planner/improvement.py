@@ -9,7 +9,8 @@ worse than without it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from rebalancer.planner.draft import Draft, DraftFactory
@@ -26,9 +27,9 @@ TREE: Final = 200
 """Nodes of the search tree for one problem; most are solved at its root."""
 
 Moves = dict[Movable, int]
-Rank = tuple[int, int, int, int, int, int]
-"""Pods that are stuck, ceilings, spreads and goals of single pods that are unmet, last resorts,
-evictions."""
+Rank = tuple[int, int, int, float, int, int]
+"""Pods that are stuck, ceilings and spreads that are unmet, what goals about pods are short of,
+last resorts, evictions."""
 
 
 def _better(reached: Rank, rank: Rank) -> bool:
@@ -57,7 +58,7 @@ class Improvement:
     def run(self, moves: Mapping[Movable, int], rank: Rank, bound: int) -> Moves | None:
         """Return better moves, or None; a plan that meets all with `bound` moves is the best."""
         best, found = dict(moves), False
-        for hood in neighborhoods(self._draft(best)):
+        for hood in _each_once(neighborhoods(self._draft(best))):
             if not any(rank[:5]) and rank[5] <= bound:
                 break
             better = self._better(hood, best, rank)
@@ -73,11 +74,7 @@ class Improvement:
         return draft
 
     def _better(self, hood: Neighborhood, moves: Moves, rank: Rank) -> tuple[Moves, Rank] | None:
-        problem = self._drafts.problem
-        # A pod that goes where it prefers to be stays in the plan as it is.
-        free = {m for m in hood.pods if m.pod.uid not in problem.relocations or problem.repairs(m)}
-        hood = Neighborhood(hood.rows, tuple(m for m in hood.pods if m in free or m not in moves))
-        kept = {m: row for m, row in moves.items() if m not in free}
+        kept = {m: row for m, row in moves.items() if m not in hood.pods}
         strict = rank[:2] == (0, 0) and not rank[3]
         base = self._draft(kept)
         asked = Formulation(base, self._drafts.census, hood, strict=strict)
@@ -104,3 +101,14 @@ class Improvement:
                 break  # the best that the solver knows: what comes after it is no better
             asked.fewer(changed)
         return best
+
+
+def _each_once(hoods: Iterable[Neighborhood]) -> Iterator[Neighborhood]:
+    """Yield each neighborhood, then with places that are open only after other moves."""
+    seen: dict[tuple[tuple[int, ...], frozenset[Movable]], Neighborhood] = {}
+    for hood in hoods:
+        if seen.setdefault((hood.rows, frozenset(hood.pods)), hood) is hood:
+            yield hood
+    for hood in seen.values():
+        if any(constraint.hard for m in hood.pods for constraint in m.pod.shape.spread):
+            yield replace(hood, domains_aside=True)

@@ -45,6 +45,7 @@ def neighborhoods(draft: Draft) -> Iterator[Neighborhood]:
     repaired = _repaired(draft)
     spread = [m for goal in problem.distributions for m in givers_of(draft, goal)]
     near = list(dict.fromkeys((*near, *repaired, *spread)))
+    yield from _wishes(draft, rows)
     if not (givers or repaired or spread or problem.spreads):
         return
     most = LEVELED if problem.spreads else COLUMNS
@@ -61,6 +62,16 @@ def neighborhoods(draft: Draft) -> Iterator[Neighborhood]:
     if problem.spreads and each >= FEW:
         yield Neighborhood(tuple(rows), tuple(_largest(draft, sources, each)))
     yield from _of_large(draft)
+
+
+def _wishes(draft: Draft, rows: Sequence[int]) -> Iterator[Neighborhood]:
+    """Return the pods with goals for which no other makes room, those that miss most first."""
+    problem = draft.problem
+    found = ((problem.relocating(goal), draft.lost(goal)) for goal in problem.relocations.values())
+    pods = [(lost, m) for m, lost in found if m is not None and not problem.repairs(m)]
+    if any(lost for lost, _ in pods):
+        ranked = [m for _, m in sorted(pods, key=lambda each: (-each[0], each[1].number))]
+        yield Neighborhood(tuple(rows), tuple(ranked[: LEVELED // len(rows)]))
 
 
 def _largest(draft: Draft, rows: Sequence[int], each: int) -> list[Movable]:

@@ -19,7 +19,7 @@ import msgspec
 
 from common.cluster.records import NodeName
 from common.config import PriorityPolicy
-from rebalancer.goals import AtMost, Distribute, Empty, Goal, Relocate, Spread, title
+from rebalancer.goals import AtMost, Empty, Goal, Spread, title
 from rebalancer.planner.assembly import Outcome, assemble
 from rebalancer.planner.bounds import lower_bound
 from rebalancer.planner.distribution_bound import with_distributions
@@ -37,6 +37,8 @@ from rebalancer.planner.relief import relieve_in_part
 from rebalancer.planner.search import Chosen, Marks, Search
 from rebalancer.planner.substitution import substitutes
 
+DIGITS: Final = 6
+"""Of what goals about pods are short of."""
 ROUNDS: Final = 4
 """How many times a plan that leaves goals unmet is extended."""
 
@@ -246,7 +248,7 @@ class _Planning:
         hot = sum(isinstance(goal, AtMost) for goal in unmet)
         wide = sum(isinstance(goal, Spread) for goal in unmet) + self._spoiled(draft)
         last = sum(m in self._search.marks.last_resort for m in draft.moves)
-        lost = sum(isinstance(goal, Relocate | Distribute) for goal in unmet)
+        lost = round(sum(draft.lost(goal) for goal in problem.goals), DIGITS)
         return stuck, hot, wide, lost, last, len(chosen.steps)
 
     def _fair(self, chosen: Chosen) -> Chosen:

@@ -292,6 +292,20 @@ class Problem:
             found = self._wanted[goal.pod] = tuple(self._flags(tier) for tier in goal.tiers)
         return found
 
+    def suits(self, m: Movable, row: int) -> bool:
+        """Tell whether a node is one that a pod's own goal asks for."""
+        tiers = self.wanted(m)
+        return not tiers or any(tier[row] for tier in tiers)
+
+    def lost(self, goal: Relocate, m: Movable | None, row: int | None) -> float:
+        """Return how much a goal is short of its best nodes with its pod on this one."""
+        most = max(goal.gains, default=1.0)
+        if m is None or row is None:
+            return most
+        gains = goal.gains or (1.0,) * len(goal.tiers)
+        reached = (g for g, tier in zip(gains, self.wanted(m), strict=True) if tier[row])
+        return most - next(reached, 0.0) if goal.tiers else 0.0
+
     def gave_up(self, m: Movable) -> bool:
         """Tell whether moving a pod was tried without success."""
         return m in self._given_up.get(m.row, ())

@@ -28,6 +28,9 @@ from rebalancer.strategies.preferences import Preference, Preferences
 MOST: Final = 1000
 """Pods that are considered in one cycle, those with the most to gain first."""
 
+TAINTED: Final = 100_000
+"""Points for a soft taint: more than terms can add up to, which weigh 100 each at most."""
+
 _SOFT: Final = frozenset({Effect.PREFER_NO_SCHEDULE})
 
 
@@ -59,10 +62,16 @@ class _Search:
     def goals(self) -> Iterator[Relocate]:
         """Yield a goal for each pod that would be better off elsewhere, the largest gain first."""
         pods = (self._snapshot.pods[uid] for _, uid in sorted(self._gains()))
-        for pod in islice((pod for pod in pods if self._homes.movable(pod)), MOST):
-            tiers = self._better(pod)
-            if tiers:
-                yield self._goal(pod, tiers)
+        movable = islice((pod for pod in pods if self._homes.movable(pod)), MOST)
+        better = [(pod, found) for pod in movable if (found := self._better(pod))]
+        most = max((points for _, found in better for points in found), default=1)
+        for pod, found in better:
+            best_first = sorted(found, reverse=True)
+            yield self._goal(
+                pod,
+                tuple(frozenset(found[points]) for points in best_first),
+                tuple(points / most for points in best_first),
+            )
 
     def _gains(self) -> Iterator[tuple[Preference, PodUid]]:
         """Yield the pods that some target would suit better, and by how much, negated."""
@@ -80,22 +89,25 @@ class _Search:
             self._best[id(shape)] = self._preferences.best(shape, self._targets)
         return self._best[id(shape)]
 
-    def _better(self, pod: PodRecord) -> tuple[frozenset[NodeName], ...]:
-        """Return the nodes that take a pod and suit it better than its own, the best first.
+    def _better(self, pod: PodRecord) -> dict[int, set[NodeName]]:
+        """Return the nodes that take a pod and suit it better than its own, by how much.
 
         What its template prefers counts, because that is what its replacement will prefer.
         """
         suits, shape = self._preferences.of, replacement(pod, self._snapshot).shape
         here = suits(shape, pod.node)
-        tiers: dict[Preference, set[NodeName]] = defaultdict(set)
+        found: dict[int, set[NodeName]] = defaultdict(set)
         for name in self._homes.of(pod):
             there = suits(shape, name)
             # No move for load goes to a node that is tainted against the pod.
             if there > here and not there.untainted:
-                tiers[there].add(name)
-        return tuple(frozenset(tiers[each]) for each in sorted(tiers, reverse=True))
+                points = TAINTED * (there.untainted - here.untainted)
+                found[points + there.weight - here.weight].add(name)
+        return found
 
-    def _goal(self, pod: PodRecord, tiers: tuple[frozenset[NodeName], ...]) -> Relocate:
+    def _goal(
+        self, pod: PodRecord, tiers: tuple[frozenset[NodeName], ...], gains: tuple[float, ...]
+    ) -> Relocate:
         here = self._preferences.of(pod.shape, pod.node)
         there = self._preferences.of(pod.shape, min(tiers[0]))
         why = f"its node affinity prefers others with {there.weight} to {here.weight}"
@@ -108,5 +120,6 @@ class _Search:
             pod=pod.uid,
             name=pod.key,
             tiers=tiers,
+            gains=gains,
             message=f"{pod.key} prefers other nodes to {pod.node}: {why}",
         )

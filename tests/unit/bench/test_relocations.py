@@ -66,6 +66,25 @@ def test_goals_are_only_for_places_that_a_plan_may_use(family: str, seed: int) -
     assert zoo_plan(drawn.manifests()).plan["unmet"] == []
 
 
+@pytest.mark.parametrize(
+    ("family", "seed"),
+    [
+        ("loaded", 71),
+        ("loaded", 113),
+        ("crowded", 18),
+        ("scarce", 33),
+        ("scarce", 68),
+        ("repelled", 31),
+        ("repelled", 98),
+    ],
+)
+def test_one_plan_repairs_all_that_can_be_with_the_fewest_moves(family: str, seed: int) -> None:
+    """Moves take turns, pods change places, and who leaves depends on who finds a place."""
+    result = result_of(family, seed)
+    assert result.broken == ()
+    assert (result.repaired, result.moves) == (result.most, result.fewest)
+
+
 @pytest.mark.parametrize(("family", "seed"), [("crowded", 33), ("scarce", 26)])
 def test_plans_come_to_an_end_where_free_places_wander(family: str, seed: int) -> None:
     drawn = drawn_for(family, seed)

@@ -49,3 +49,12 @@ def test_several_constraints_take_hardly_more_than_the_fewest(family: str) -> No
             taken, fewest = taken + len(plan.moves), fewest + best
     assert fewest > 0
     assert taken <= 1.05 * fewest
+
+
+@pytest.mark.parametrize(("family", "seed"), [("tight", 2021), ("shared", 2015), ("shared", 2031)])
+def test_moves_open_places_for_each_other_and_take_turns(family: str, seed: int) -> None:
+    """Hard constraints or limits allow some of the moves only once others are made."""
+    drawn = drawn_for(family, seed)
+    plan = make_plan(replace(world_of_drawn(drawn).demand(), solve=solve))
+    assert replayed(drawn, moves_of(plan)) == ([], 0)
+    assert len(plan.moves) == Judge(drawn).fewest()
