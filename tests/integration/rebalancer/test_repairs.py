@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
-from common.kube.resources import NODES, PODS
+from common.kube.resources import MIGRATIONS, NODES, PODS
 from simulator import build
 from simulator.faults import RejectPods
 from tests.integration.rebalancer.stand import Json, migrations, rebalancing
@@ -177,3 +178,58 @@ async def test_a_zone_that_is_open_again_gets_its_share_of_the_pods(tmp_path: Pa
         assert spec["message"].endswith(
             "and 0 in c, and its DoNotSchedule constraint allows a difference of 1"
         )
+
+
+async def test_moves_that_limits_keep_from_running_at_once_take_turns(tmp_path: Path) -> None:
+    """Each zone has room for pods of the other only once its own have left."""
+    zone = "topology.kubernetes.io/zone"
+    apps = [
+        build.deployment(
+            app,
+            count,
+            cpu=cpu,
+            usage_cpu="20m",
+            spec={
+                "topologySpreadConstraints": [
+                    {
+                        "maxSkew": 1,
+                        "topologyKey": zone,
+                        "whenUnsatisfiable": "DoNotSchedule",
+                        "labelSelector": {"matchLabels": {"app": app}},
+                    }
+                ]
+            },
+        )
+        for app, count, cpu in (("web", 9, "500m"), ("big", 5, "1"))
+    ]
+    nodes = [
+        build.node(name, cpu="4", labels={zone: name[:2]}) for name in ("z0-a", "z0-b", "z1-a")
+    ]
+    places = {
+        "web": ["z0-a"] * 4 + ["z0-b"] * 5,
+        "big": ["z0-b"] + ["z1-a"] * 4,
+    }
+    most = 0
+
+    async with closed_loop(tmp_path, *apps, nodes=nodes, places=places) as loop:
+        await loop.until(lambda: len(loop.ready()) == 14, "all pods run")
+
+        def count(_: object) -> None:
+            nonlocal most
+            phases = Counter(
+                each["spec"]["source"]
+                for each in loop.migrations()
+                if (each.get("status") or {}).get("phase") == "InProgress"
+            )
+            most = max(most, *phases.values(), 0)
+
+        def held(app: str) -> int:
+            return len(loop.on("z1-a", app))
+
+        loop.store.subscribe(MIGRATIONS, count)
+        async with loop.rebalancer(enabledStrategies=["TopologySpread"], maxInFlightPerNode=1):
+            await loop.until(lambda: (held("web"), held("big")) == (4, 2), "both are spread")
+            await loop.until(lambda: len(loop.ready()) == 14, "all pods run again")
+        assert len(loop.witness.evicted) == 6
+        assert any(each["spec"].get("needs") for each in loop.migrations())
+    assert most == 1
