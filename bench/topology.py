@@ -147,7 +147,7 @@ class Drawn:
                 labels={"set": workload.shared},
                 spec=workload.spec(),
             )
-        for made in cluster.objects["pods"]:
+        for made in cluster.objects.get("pods", ()):
             if self.pods[made["metadata"]["name"]].firm:
                 made["metadata"]["annotations"] = FIRM
         return cluster
