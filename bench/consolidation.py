@@ -6,7 +6,7 @@
 Clusters are drawn from seeds. The running program plans for each (`--once --dry-run`); the plan is
 applied to the drawn numbers, which are checked again: no node above the target, requests fit, no
 immovable pod moved. The judge (HiGHS) reads the same numbers and maximizes what the freed nodes
-cost, with one variable for each pod and node.
+cost, with one variable for each pod and node. Of *large* clusters it gives an upper bound.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ TARGET: Final = 65.0
 SETTINGS: Final = {"enabledStrategies": ["Consolidation"], "singleReplica": "allow"}
 FIRM: Final = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
 COST: Final = "price"
+MANY_PODS: Final = 100
+"""Of more pods the judge may move parts, which takes a second; whole ones would take minutes."""
 ZONE: Final = "topology.kubernetes.io/zone"
 
 
@@ -83,9 +85,6 @@ class Drawn:
             if self.pods[made["metadata"]["name"]].firm:
                 made["metadata"]["annotations"] = FIRM
         return cluster
-
-    def replicas(self, workload: str) -> int:
-        return sum(pod.workload == workload for pod in self.pods.values())
 
 
 def draw(
@@ -181,28 +180,43 @@ class Judge:
             for name, node in drawn.nodes.items()
             if name != found.home and found.zone in ("", node.zone) and not found.firm
         }
+        # Rows are written for each pod, node and workload: hundreds of passes over all columns.
+        self._from: dict[str, dict[str, int]] = {pod: {} for pod in drawn.pods}
+        self._to: dict[str, dict[str, int]] = {name: {} for name in drawn.nodes}
+        for (pod, name), column in self._goes.items():
+            self._from[pod][name] = self._to[name][pod] = column
+        self._workloads: dict[str, list[str]] = {}
+        for key, found in drawn.pods.items():
+            self._workloads.setdefault(found.workload, []).append(key)
         self._rows()
 
     def most(self) -> float:
-        """Return what the best set of nodes costs."""
-        self._problem.solved()
+        """Return what the best set of nodes costs; of a large cluster, no less than it costs.
+
+        The best found in time would not do there: it is less than the best, and depends on the
+        machine.
+        """
+        if len(self._drawn.pods) > MANY_PODS:
+            self._problem.relax()
+        if self._problem.solved() is None:
+            raise TimeoutError("not solved in time")
         return -self._problem.objective
 
     def _rows(self) -> None:
         drawn = self._drawn
         for key, pod in drawn.pods.items():
-            goes = [(column, 1.0) for (p, _), column in self._goes.items() if p == key]
+            goes = [(column, 1.0) for column in self._from[key].values()]
             self._problem.row(0.0, 0.0, [*goes, (self._free[pod.home], -1.0)])
         for (_, name), column in self._goes.items():
             self._problem.at_most(1.0, [(column, 1.0), (self._free[name], 1.0)])
         for name in drawn.nodes:
-            for amount, room in _amounts(drawn, name):
+            for amount, unit, room in _amounts(drawn, name):
                 terms = [
-                    (column, float(amount(drawn.pods[p])))
-                    for (p, node), column in self._goes.items()
-                    if node == name
+                    (column, amount(drawn.pods[p]) / unit) for p, column in self._to[name].items()
                 ]
-                self._problem.at_most(max(0.0, room), terms)
+                # A freed node takes nothing, not even in parts: the bound is much closer so.
+                limit = max(0.0, room / unit)
+                self._problem.at_most(limit, [*terms, (self._free[name], limit)])
             self._apart(name)
         for zone in dict.fromkeys(node.zone for node in drawn.nodes.values()):
             self._apart_in(zone)
@@ -210,42 +224,37 @@ class Judge:
     def _apart_in(self, zone: str) -> None:
         """No zone gets all replicas of a workload that could use another."""
         nodes, zones = self._drawn.nodes, {node.zone for node in self._drawn.nodes.values()}
-        by_workload: dict[str, list[str]] = {}
-        for key, pod in self._drawn.pods.items():
-            by_workload.setdefault(pod.workload, []).append(key)
-        for pods in by_workload.values():
+        for pods in self._workloads.values():
             there = sum(nodes[self._drawn.pods[key].home].zone == zone for key in pods)
             terms = [
                 (column, 1.0)
-                for (key, name), column in self._goes.items()
-                if key in pods
-                and nodes[name].zone == zone != nodes[self._drawn.pods[key].home].zone
+                for key in pods
+                for name, column in self._from[key].items()
+                if nodes[name].zone == zone != nodes[self._drawn.pods[key].home].zone
             ]
             if len(pods) > 1 and len(zones) > 1 and terms:
                 self._problem.at_most(max(0.0, float(len(pods) - 1 - there)), terms)
 
     def _apart(self, name: str) -> None:
         """No host gets all replicas of a workload; what is there already may stay."""
-        for workload in dict.fromkeys(pod.workload for pod in self._drawn.pods.values()):
-            replicas = self._drawn.replicas(workload)
-            mine = [p for p, pod in self._drawn.pods.items() if pod.workload == workload]
-            there = sum(self._drawn.pods[p].home == name for p in mine)
-            terms = [(self._goes[p, name], 1.0) for p in mine if (p, name) in self._goes]
-            if replicas > 1 and terms:
-                self._problem.at_most(max(0.0, float(replicas - 1 - there)), terms)
+        for pods in self._workloads.values():
+            there = sum(self._drawn.pods[p].home == name for p in pods)
+            terms = [(self._to[name][p], 1.0) for p in pods if p in self._to[name]]
+            if len(pods) > 1 and terms:
+                self._problem.at_most(max(0.0, float(len(pods) - 1 - there)), terms)
 
 
-def _amounts(drawn: Drawn, name: str) -> list[tuple[Callable[[Pod], float], float]]:
-    """Return what pods take of a node, and how much of it is left."""
+def _amounts(drawn: Drawn, name: str) -> list[tuple[Callable[[Pod], float], float, float]]:
+    """Return what pods take of a node, its unit for the solver, and how much of it is left."""
     node = drawn.nodes[name]
     here = [pod for pod in drawn.pods.values() if pod.home == name]
-    amounts: tuple[tuple[Callable[[Pod], float], float], ...] = (
-        (lambda pod: pod.use.cpu_milli, TARGET / 100 * node.cpu_milli),
-        (lambda pod: pod.use.mem_bytes, TARGET / 100 * node.mem_bytes),
-        (lambda pod: pod.requests.cpu_milli, node.cpu_milli),
-        (lambda pod: pod.requests.mem_bytes, node.mem_bytes),
+    amounts: tuple[tuple[Callable[[Pod], float], float, float], ...] = (
+        (lambda pod: pod.use.cpu_milli, 1000, TARGET / 100 * node.cpu_milli),
+        (lambda pod: pod.use.mem_bytes, GIB, TARGET / 100 * node.mem_bytes),
+        (lambda pod: pod.requests.cpu_milli, 1000, node.cpu_milli),
+        (lambda pod: pod.requests.mem_bytes, GIB, node.mem_bytes),
     )
-    return [(amount, most - sum(map(amount, here))) for amount, most in amounts]
+    return [(amount, unit, most - sum(map(amount, here))) for amount, unit, most in amounts]
 
 
 @dataclass(frozen=True, slots=True)
