@@ -418,8 +418,6 @@ class WorkloadSpec(Wire):
     update_strategy: UpdateStrategy | None = None
     pod_management_policy: str = ""
     parallelism: int | None = None
-    completions: int | None = None
-    completion_mode: str = ""
     suspend: bool | None = None
     pod_failure_policy: PodFailurePolicy | None = None
 

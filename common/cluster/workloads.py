@@ -71,11 +71,9 @@ class WorkloadRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Of a Deployment that is being rolled out: when that made progress; None if it does not."""
     ordered: bool = False
     """A StatefulSet that waits for each pod's predecessors."""
-    on_delete: bool = False
     partition: int = 0
     current_revision: str = ""
     update_revision: str = ""
-    indexed: bool = False
     ignores_disruption: bool = False
     """A Job whose podFailurePolicy does not count disrupted pods as failures."""
 
@@ -187,7 +185,6 @@ def stateful_set_record(wire: StatefulSet, shared: Interner) -> WorkloadRecord:
     return msgspec.structs.replace(
         _replicated("StatefulSet", wire, shared),
         ordered=wire.spec.pod_management_policy != "Parallel",
-        on_delete=strategy is not None and strategy.type == "OnDelete",
         partition=(rolling.partition or 0) if rolling is not None else 0,
         current_revision=wire.status.current_revision,
         update_revision=wire.status.update_revision,
@@ -215,7 +212,6 @@ def job_record(wire: Job, shared: Interner) -> WorkloadRecord:
         available=status.ready or 0,
         updated=status.active,
         paused=bool(spec.suspend),
-        indexed=spec.completion_mode == "Indexed",
         ignores_disruption=_ignores_disruption(wire),
         complete=status.completion_time is not None,
         completed_indexes=status.completed_indexes or "",
