@@ -214,7 +214,7 @@ CASES: Final = (
     Case("EvenkeelEveryCycleFails", "none, or a standby", {_IN_A_ROW: "0x60"}, 40),
     Case("EvenkeelPlanningFails", "one cycle, long ago", {_CYCLES: "0x2 1x60"}, 40),
     Case("EvenkeelConfigRefused", "a bad key", {_REFUSED: "0x10 1x60"}, 30, 1),
-    Case("EvenkeelConfigRefused", "mended", {_REFUSED: "0x10 1x3 0x60"}, 30),
+    Case("EvenkeelConfigRefused", "fixed", {_REFUSED: "0x10 1x3 0x60"}, 30),
     Case(
         "EvenkeelBreakerOpen",
         "for load",

@@ -73,7 +73,7 @@ def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    # An expected failure is reported as skipped too; that one is meant. Real nodes need what not
+    # An expected failure is reported as skipped too; that one is intended. Real nodes need what not
     # every host has, and some tests what not every release has; those tests say what is missing.
     expected = hasattr(report, "wasxfail") or item.get_closest_marker("real_nodes")
     if report.skipped and not expected and chosen_release() == DEFAULT:

@@ -36,7 +36,7 @@ from tests.support.worlds.wire import uid_of, wire_node, wire_pod
 CPU_MILLI = 10_000
 MEM_MIB = 10_000
 CREATED = "2027-01-15T08:00:00Z"
-"""When pods to place are made: after every Migration, for LoadWorld's time is that moment."""
+"""When pods to place are made: after every Migration, because LoadWorld's time is that moment."""
 
 
 class AdvisorWorld:

@@ -95,7 +95,7 @@ async def test_a_file_that_is_gone_is_refused_too(folder: Folder) -> None:
     assert followed.refused == 1
 
 
-async def test_a_mended_file_is_taken(folder: Folder) -> None:
+async def test_a_fixed_file_is_taken(folder: Folder) -> None:
     followed = Followed(folder)
     for text in ("cpuThreshold: [\n", "cpuThreshold: 70.0\n"):
         folder.write(text)

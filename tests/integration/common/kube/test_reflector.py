@@ -200,7 +200,7 @@ async def test_a_bad_object_in_a_list_is_skipped_and_counted(
 
 
 @pytest.mark.parametrize("bad", [{"size": "large"}, {"size": -1}], ids=["undecodable", "nonsense"])
-async def test_a_bad_object_in_a_watch_is_forgotten_until_it_is_mended(
+async def test_a_bad_object_in_a_watch_is_forgotten_until_it_is_fixed(
     tmp_path: Path, bad: dict[str, Any]
 ) -> None:
     live = LiveWatch()

@@ -211,7 +211,7 @@ def test_a_pod_of_a_node_that_we_do_not_know_is_nowhere() -> None:
 
 
 @pytest.mark.parametrize("change", [Leave(PodUid("nobody")), Terminate(PodUid("nobody"))])
-def test_nobody_cannot_leave(change: Leave | Terminate) -> None:
+def test_a_stranger_cannot_leave(change: Leave | Terminate) -> None:
     stage = Stage("a")
     new = stage.candidate()
     with pytest.raises(KeyError):
@@ -219,7 +219,7 @@ def test_nobody_cannot_leave(change: Leave | Terminate) -> None:
     assert stage.world.feasible(new) == ("a",)
 
 
-def test_nobody_arrives_at_a_node_that_is_not_there() -> None:
+def test_no_pod_arrives_at_a_node_that_is_not_there() -> None:
     stage = Stage("a")
     new = stage.candidate(cpu="2")
     with pytest.raises(KeyError):
