@@ -20,7 +20,7 @@ settings.load_profile("ci" if os.environ.get("CI") else "evenkeel")
 # Modules and tests stay: there is no point in looking for cycles among them.
 gc.disable()
 
-WORKERS_PER_CORE = 2
+WORKERS_PER_CORE = 3
 # Planners make many objects and few cycles: full collections took a sixth of their tests' time.
 COLLECT_AFTER = (20_000, 20, 50)
 # About eighty programs leave so much behind; to look through all objects takes a second.
@@ -29,9 +29,10 @@ FROZEN_OBJECTS = 500_000
 
 @pytest.hookimpl(optionalhook=True)  # a run without xdist does not know this hook
 def pytest_xdist_auto_num_workers() -> int:
-    """Run more workers than cores: tests of whole programs wait three times as long as they work.
+    """Run more workers than cores: tests of whole programs wait five times as long as they work.
 
-    They wait for leases, deadlines and measurements; others compute meanwhile.
+    They wait for leases, deadlines and measurements; others compute meanwhile. With two workers
+    per core a third of the machine is idle. A worker takes up to 0.8 GB.
     """
     return WORKERS_PER_CORE * (os.cpu_count() or 1)
 
@@ -83,6 +84,7 @@ class FrozenObjects:
 
     def pytest_collection_finish(self) -> None:
         gc.set_threshold(*COLLECT_AFTER)
+        # Not collected first: each worker would go through all modules for 20 MB of garbage.
         self._freeze()
         gc.enable()
 
@@ -91,10 +93,10 @@ class FrozenObjects:
         # Counting them takes 10 ms.
         if self._finished % 50 == 0 and gc.get_freeze_count() > self._most:
             gc.unfreeze()
+            gc.collect()
             self._freeze()
 
     def _freeze(self) -> None:
-        gc.collect()
         gc.freeze()
         self._most = gc.get_freeze_count() + FROZEN_OBJECTS
 

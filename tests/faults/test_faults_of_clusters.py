@@ -266,6 +266,7 @@ async def test_a_budget_of_the_users_own_takes_the_place_of_ours(tmp_path: Path)
     assert [found["metadata"]["name"] for found in loop.store.list(PDBS)] == ["theirs"]
 
 
+@pytest.mark.long(16)
 async def test_a_node_that_dies_while_it_receives_costs_one_eviction(tmp_path: Path) -> None:
     """Its pods are given up long after the deadline, and come back somewhere else."""
     lost = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"}

@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from common.api.contract import (
     EXTENDER_LEASE_PREFIX,
     FILTER_CALLS,
@@ -66,6 +68,7 @@ async def test_a_deaf_extender_that_no_scheduler_asks_is_left_out_by_name(tmp_pa
     assert status["outcome"] == "AsPlanned"
 
 
+@pytest.mark.long(18)
 async def test_a_deaf_extender_that_is_asked_stops_load_moves_and_no_drain(tmp_path: Path) -> None:
     async with closed_loop(tmp_path, WEB, guided=False) as loop:
         await loop.until_ready("web", 4)

@@ -6,6 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from common.kube.resources import PODS
 from common.kube.timestamps import micro_time
 from simulator import build
@@ -52,6 +54,7 @@ async def test_a_forged_owner_neither_fills_an_intent_nor_passes_for_the_replace
     assert len(loop.witness.evicted) == 1
 
 
+@pytest.mark.long(17)
 async def test_moves_that_go_wrong_in_one_namespace_stop_no_other_also_after_a_restart(
     tmp_path: Path,
 ) -> None:

@@ -82,7 +82,7 @@ def level(loop: Loop) -> bool:
     return len(loop.ready()) == 36 and max(used.values()) <= 6300
 
 
-@pytest.mark.long(120)
+@pytest.mark.long(45)
 async def test_hundreds_of_moves_while_a_tenth_of_all_writes_fails(
     tmp_path: Path,
 ) -> None:

@@ -82,7 +82,7 @@ def app_of(number: int) -> Json:
     return made
 
 
-@pytest.mark.long(60)
+@pytest.mark.long(15)
 async def test_hundreds_of_surges_leave_no_gap_and_no_replica_too_many(tmp_path: Path) -> None:
     apps = [app_of(number) for number in range(SINGLES + LARGER)]
     counts = {each["metadata"]["name"]: each["spec"]["replicas"] for each in apps}

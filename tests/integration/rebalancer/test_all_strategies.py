@@ -12,6 +12,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from common.kube.resources import DEPLOYMENTS, NODES, PODS
 from simulator import build
 from tests.support.http import fetch
@@ -108,6 +110,7 @@ def strategies(loop: Loop) -> set[str]:
     return {each["spec"]["strategy"] for each in loop.migrations()}
 
 
+@pytest.mark.long(15)
 async def test_goals_that_disagree_move_no_pod_twice_in_a_hundred_cycles(tmp_path: Path) -> None:
     dice = random.Random(19)
     async with closed_loop(tmp_path, *workloads(), nodes=nodes()) as loop:

@@ -148,6 +148,7 @@ async def test_if_all_nodes_are_hot_nothing_is_moved_for_it(tmp_path: Path) -> N
     assert len(plan["unmet"]) == 3
 
 
+@pytest.mark.long(45)
 async def test_without_any_measurement_load_strategies_rest(tmp_path: Path) -> None:
     nodes, workloads = hot()
     async with cluster(tmp_path, nodes, *workloads, measured=True) as kubeconfig:

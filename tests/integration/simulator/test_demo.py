@@ -23,7 +23,7 @@ KEYS = [
 ]  # fmt: skip
 
 
-@pytest.mark.long(40)
+@pytest.mark.long(30)
 async def test_a_hot_cluster_becomes_level_and_every_pod_lands_as_planned(tmp_path: Path) -> None:
     flags = ("--json", *QUICK, "--scenario", "requests-mislead", "--longest", "300")
     async with demo(tmp_path, *flags) as running:
@@ -39,6 +39,7 @@ async def test_a_hot_cluster_becomes_level_and_every_pod_lands_as_planned(tmp_pa
     assert "The cluster is level." in running.text
 
 
+@pytest.mark.long(25)
 async def test_a_level_cluster_is_left_alone_and_can_be_kept(tmp_path: Path) -> None:
     film = tmp_path / "film.svg"
     flags = ("--json", "--keep", "--record", str(film), "--scenario", "nothing-to-do")

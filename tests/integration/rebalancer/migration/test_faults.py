@@ -217,6 +217,7 @@ async def test_moves_come_through_when_a_fifth_of_all_requests_fail(tmp_path: Pa
         assert sorted(stand.deletions) == sorted(names)
 
 
+@pytest.mark.long(18)
 @pytest.mark.parametrize("done", [False, True], ids=["not-sent", "answer-lost"])
 @pytest.mark.parametrize("owner", ["deployment", "stateful_set"])
 async def test_a_new_controller_finishes_wherever_the_old_one_died(
@@ -244,6 +245,7 @@ async def test_a_new_controller_finishes_wherever_the_old_one_died(
         assert stand.deletions == moved
 
 
+@pytest.mark.long(16)
 @pytest.mark.parametrize("done", [False, True], ids=["not-sent", "answer-lost"])
 async def test_a_bare_pod_is_never_lost_wherever_a_controller_died(
     done: bool, tmp_path: Path
