@@ -3,6 +3,8 @@
 
 A child of the demo holds the other end of a socket, which closes however the demo ends. It
 gets a pidfd of every program, so a reused process ID is never mistaken for a program of ours.
+Programs send it themselves, before they become what they are: until then they hold the demo's end
+of the socket, so the guardian hears of each before it learns that the demo is gone.
 This file runs as a script and imports nothing of ours: it only waits.
 """
 
@@ -13,6 +15,7 @@ import select
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -52,11 +55,13 @@ def guarded(folder: Path) -> Iterator[Watch]:
 
 
 def _register(guardian: socket.socket, pid: int) -> None:
-    # The program may have exited, or the guardian may have been killed.
+    # The program may have exited, or the guardian may have been killed: SIGPIPE would then end
+    # the program, and socket.send_fds takes no flags before Python 3.13.
     with suppress(OSError):
         fd = os.pidfd_open(pid)
         try:
-            socket.send_fds(guardian, [_MESSAGE], [fd])
+            rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", fd))
+            guardian.sendmsg([_MESSAGE], [rights], socket.MSG_NOSIGNAL)
         finally:
             os.close(fd)
 

@@ -3,7 +3,8 @@
 
 Each has its own session, so that Ctrl-C reaches only the demo, which stops them in order:
 first the programs that use the cluster, then the cluster. A process is started without an
-await, so a cancellation cannot come between its start and its registration.
+await, so a cancellation cannot come between its start and its registration; and it registers
+itself with the guardian before it becomes the program, so `kill -9` cannot either.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ class Program:
     patience_s: float = _END_S
     """How long it may take to stop before it is killed."""
 
-    def __init__(self, name: str, arguments: list[str], folder: Path, *, clock: Clock) -> None:
+    def __init__(
+        self, name: str, arguments: list[str], folder: Path, watch: Watch, *, clock: Clock
+    ) -> None:
         self.name = name
         self.arguments: Final = tuple(arguments)
         self.log = folder / f"{name}.log"
@@ -55,6 +58,7 @@ class Program:
                 # If it is killed, its files are removed with the folder of the demo.
                 env={**os.environ, "TMPDIR": str(folder)},
                 start_new_session=True,
+                preexec_fn=lambda: watch(os.getpid()),
             )
 
     @property
@@ -123,9 +127,8 @@ class Programs:
 
     def start(self, name: str, *arguments: str) -> Program:
         """Start `python -m` with these arguments."""
-        program = Program(name, list(arguments), self.folder, clock=self._clock)
+        program = Program(name, list(arguments), self.folder, self._watch, clock=self._clock)
         self._started.append(program)
-        self._watch(program.pid)
         return program
 
     def check(self) -> None:
