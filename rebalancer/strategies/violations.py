@@ -28,7 +28,7 @@ from rebalancer.strategies.homes import Homes, settled
 from rebalancer.strategies.pools import lasting, not_tolerated
 
 CHOICES: Final = 8
-"""How often the pods that leave are chosen anew, without those that find no place."""
+"""How often the pods that leave are chosen again, without those that find no place."""
 NAMED: Final = 5
 """Pods that a note names at most."""
 
