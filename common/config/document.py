@@ -3,7 +3,7 @@
 
 Scalars are read as YAML 1.2 does: `off`, `no` and `1:30` are text, not false and 90, so a
 message shows what the file says. A duplicate key, an anchor that contains
-itself and a second document are refused; each problem carries its line.
+itself, aliases that multiply, and a second document are refused; each problem carries its line.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import Any, Final
 import yaml
 
 Path = tuple[str | int, ...]
+MANY: Final = 100_000
+"""Values that a file may hold; an alias counts like what it stands for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,10 @@ def read(text: str) -> Document:
     except RecursionError:
         raise Unreadable([Problem(1, "", "is nested too deeply")]) from None
     walk = _Walk()
-    values = None if root is None else walk.value(root, ())
+    try:
+        values = None if root is None else walk.value(root, ())
+    except RecursionError:
+        raise Unreadable([Problem(1, "", "is nested too deeply")]) from None
     if walk.problems:
         raise Unreadable(walk.problems)
     return Document(values, walk.lines)
@@ -104,8 +109,13 @@ class _Walk:
     lines: dict[Path, int] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     _open: list[yaml.Node] = field(default_factory=list)
+    _values: int = 0
 
     def value(self, node: yaml.Node, path: Path) -> Any:
+        self._values += 1
+        if self._values > MANY:
+            # An alias of aliases stands for more values than any memory holds.
+            raise Unreadable([Problem(_line(node), "", f"more than {MANY:,} values")])
         self.lines.setdefault(path, _line(node))
         if any(node is outer for outer in self._open):
             return self._refuse(node, path, "contains itself")

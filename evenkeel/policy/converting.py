@@ -7,6 +7,7 @@ The result is loaded with the loader of the rebalancer before anyone sees it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
@@ -27,6 +28,7 @@ _OLD: Final = "descheduler/v1alpha1"
 _POINTS: Final = ("presort", "sort", "deschedule", "balance", "filter", "preevictionfilter")
 _EVICTOR: Final = "DefaultEvictor"
 _UTILIZATION: Final = frozenset({"LowNodeUtilization"})
+_PART: Final = re.compile(r"\.([^.\[`]+)|\[(\d+)\]")
 _IGNORED: Final = frozenset({"apiVersion", "kind"})
 
 
@@ -64,9 +66,19 @@ class Profile(msgspec.Struct, rename="camel"):
     plugins: dict[str, PluginSet | None] | None = None
 
 
+class _WrongValue(Exception):
+    """A value of the policy is none that its argument takes."""
+
+
 def convert(text: str, source: str, known: frozenset[str] = frozenset(Strategy)) -> Converted:
     """Return the configuration that a policy becomes; `source` is named in errors."""
-    document = _document(text, source)
+    try:
+        return _converted(_document(text, source), source, known)
+    except _WrongValue as error:
+        raise UsageError(f"{source}: {error}") from None
+
+
+def _converted(document: Document, source: str, known: frozenset[str]) -> Converted:
     draft, values = Draft(known=known), document.values
     profiles = _typed(document, values.get("profiles") or [], list[Profile], ("profiles",))
     _policy(draft, document, values)
@@ -235,5 +247,9 @@ def _typed(document: Document, value: Any, kind: Any, path: Path) -> Any:
         raise _wrong(document, path, str(error)) from None
 
 
-def _wrong(document: Document, path: Path, why: str) -> UsageError:
-    return UsageError(f"line {document.line_of(path)}: {written(path)}: {why}")
+def _wrong(document: Document, path: Path, why: str) -> _WrongValue:
+    """Name the value itself, where the error says in which part of an argument it is."""
+    what, _, where = why.partition(" - at `$")
+    parts = _PART.findall(where)
+    path = (*path, *(int(number) if number else name for name, number in parts))
+    return _WrongValue(f"line {document.line_of(path)}: {written(path)}: {what.replace('`', '')}")

@@ -101,6 +101,15 @@ poolLabel: node.kubernetes.io/pool
     assert config.breaker.window == 20
 
 
+def aliases(levels: int, each: int) -> str:
+    """Return keys of which each names the one before it so many times."""
+    named = (f"k{n}: &k{n} [{', '.join([f'*k{n - 1}'] * each)}]\n" for n in range(1, levels))
+    return "k0: &k0 [x]\n" + "".join(named)
+
+
+BOMB, CHAIN = aliases(20, 10), aliases(2000, 1)
+
+
 @pytest.mark.parametrize("word", ["off", '"off"', "false"])
 def test_the_temporary_budget_can_be_switched_off(file: Path, word: str) -> None:
     config = load(file, f"temporaryPdb: {word}\n")
@@ -317,6 +326,8 @@ def test_a_long_value_is_cut(file: Path) -> None:
         (HEAD + "mode: !custom x\n", ["line 3: mode: x cannot be read as !custom"]),
         (HEAD + "? [a, b]\n: c\n", ["line 3: has a key that is not a plain string"]),
         ("[" * 3000, ["line 1: is nested too deeply"]),
+        (HEAD + CHAIN, ["line 1: is nested too deeply"]),
+        (HEAD + BOMB, ["line 3: more than 100,000 values"]),
         ("kind: \udcff\n", ["is not text in UTF-8"]),
     ],
 )  # fmt: skip

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -241,7 +242,7 @@ def test_a_config_map_holds_a_policy() -> None:
         ("kind: ConfigMap", "must hold one DeschedulerPolicy"),
         ("kind: ConfigMap\ndata: [1]", "must hold one DeschedulerPolicy"),
         (policy(), "enables no plugin"),
-        (policy(profile(LowNodeUtilization={"numberOfNodes": "x"})), "line 7: .*Expected `int`"),
+        (policy(profile(LowNodeUtilization={"numberOfNodes": "x"})), "line 7: .*Expected int"),
         (policy(profile(LowNodeUtilization={"targetThresholds": {"cpu": 0}})), "above 0"),
         (
             policy(
@@ -275,7 +276,19 @@ def test_a_config_map_holds_a_policy() -> None:
             ),
             "is not a protection",
         ),
-        (policy({"plugins": 3}), "profiles"),
+        (policy({"plugins": 3}), r"^policy.yaml: line 4: profiles\[0\].plugins: Expected object"),
+        (policy(3), r"^policy.yaml: line 4: profiles\[0\]: Expected object, got int$"),
+        (policy(profile(RemoveFailedPods=[1])), r"pluginConfig\[0\].args: Expected object"),
+        (policy(profile(PodLifeTime={"maxPodLifeTimeSeconds": "x"})), "Expected int"),
+        (policy(profile(PodLifeTime={"states": [7]})), r"args.states\[0\]: Expected str"),
+        (
+            "a: &a [x, x]\n"
+            + "".join(
+                f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]\n" for a, b in pairwise("abcdefghi")
+            ),
+            "more than 100,000 values",
+        ),
+        ("kind: DeschedulerPolicy\n---\nkind: ConfigMap\n", "only one document"),
     ],
 )
 def test_what_cannot_be_translated_is_an_error(text: str, why: str) -> None:
