@@ -19,12 +19,12 @@ Json = dict[str, Any]
 LOW: Json = {"targetThresholds": {"cpu": 70, "memory": 60}, "thresholds": {"cpu": 20, "memory": 20}}
 
 
-def policy(*profiles: Json, **others: Any) -> str:
+def policy(*profiles: Any, **others: Any) -> str:
     body = {"apiVersion": "descheduler/v1alpha2", "kind": "DeschedulerPolicy"}
     return yaml.safe_dump({**body, **others, "profiles": list(profiles)})
 
 
-def profile(**plugins: Json) -> Json:
+def profile(**plugins: Any) -> Json:
     enabled = [name for name in plugins if name != "DefaultEvictor"]
     return {
         "name": "p",
