@@ -3,7 +3,7 @@
 
 Large nodes and tiny pods in pools that have to become level, exchanges in which one node gives
 several pods, pools of different machines, StatefulSets with zonal volumes and budgets, and nodes
-full of pods that no one may move.
+full of pods that no one may move, and one pod of a workload in each zone.
 """
 
 from __future__ import annotations
@@ -151,6 +151,32 @@ def few_may_move(rng: random.Random) -> ZooCluster:
     return cluster
 
 
+def one_per_zone(rng: random.Random) -> ZooCluster:
+    """Zones of one to five nodes, with workloads of which a zone may have one pod only."""
+    cluster = ZooCluster(dict(rng.choice((CEILINGS, DRAIN))))
+    drain = "NodeMaintenance" in cluster.settings["enabledStrategies"]
+    zones: dict[str, list[str]] = {}
+    for zone in "abc":
+        count = rng.randint(2, 5)
+        labels = [{MAINTENANCE: "true"} if drain and zone == "a" else {}, *[{}] * (count - 1)]
+        zones[zone] = [
+            cluster.node(f"{zone}{i}", zone=zone, labels=labels[i]) for i in range(count)
+        ]
+    room = {name: rng.randint(3600, 5400) for made in zones.values() for name in made}
+    room |= {} if drain else {"a0": 7400, "b0": 7200}
+    for w in range(60):
+        cpu, app = rng.randint(250, 900), f"app-{w:02}"
+        free = [[name for name in made if room[name] >= cpu] for made in zones.values()]
+        on = [max(names, key=lambda n: (room[n] > 5400, rng.random())) for names in free if names]
+        if len(on) < 2:
+            continue
+        for name in on:
+            room[name] -= cpu
+        spec = _apart(app, ZONE) if rng.random() < 0.7 else {}
+        cluster.workload(app, on, [Use(cpu, MEM)] * len(on), stateful=w % 7 == 0, spec=spec)
+    return cluster
+
+
 FINE_FAMILIES: Final = (
     level_large_nodes,
     level_tiny_pods,
@@ -159,6 +185,7 @@ FINE_FAMILIES: Final = (
     mixed_pools,
     volumes_and_quorums,
     few_may_move,
+    one_per_zone,
 )
 
 
@@ -185,7 +212,7 @@ def _evenly(app: str) -> dict[str, Any]:
     return {"topologySpreadConstraints": [rule]}
 
 
-def _apart(app: str) -> dict[str, Any]:
-    term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": HOST}
+def _apart(app: str, key: str = HOST) -> dict[str, Any]:
+    term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": key}
     anti = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
     return {"affinity": {"podAntiAffinity": anti}}

@@ -12,6 +12,10 @@ If asking about a pod fails, `Unfit` names the pod: a plan without it may still 
 A ReplicaSet's replacement is judged while its predecessor still holds what it holds, a
 StatefulSet's after it is gone, a bare pod's copy and the additional replica of a surge while
 the original runs, and once more as it will be without it.
+
+Where replicas repel each other in zones and every zone has one, a replacement fits nowhere while
+its predecessor terminates. It is judged after that is gone: kube-scheduler tries it again then
+(isSchedulableAfterPodChange in pkg/scheduler/framework/plugins/interpodaffinity/plugin.go).
 """
 
 from __future__ import annotations
@@ -40,6 +44,7 @@ from rebalancer.planner.movable import Movable
 from rebalancer.planner.moved_ties import Ties, ties_of
 from rebalancer.planner.soft_spread import no_worse, skews
 from rebalancer.strategies.preferences import Preferences
+from rebalancer.strategies.shares import HOST
 from rebalancer.strategies.topologies import Topology, topology_of
 
 Lines = tuple[tuple[int, int], ...]
@@ -87,6 +92,7 @@ class Fitting:
         self._nodes = nodes
         self._candidates: dict[Hashable, Candidate] = {}
         self._candidate_of: dict[int, Candidate] = {}
+        self._in_its_own_way: dict[int, bool] = {}
         self._keys: dict[int, Hashable | None] = {}
         self._alike: dict[Hashable, Flags] = {}
         self._alone: dict[Hashable, Flags] = {}
@@ -293,7 +299,19 @@ class Fitting:
         """
         gone = departure(m)
         world = self.world.after(*changes, *gone)
-        return world, None if gone else world.after(Terminate(m.pod.uid))
+        if not gone:
+            return world, world.after(Terminate(m.pod.uid))
+        if self.is_in_its_own_way(m) and not self._ask(world, m).any():
+            world = self.world.after(*changes, Leave(m.pod.uid))
+        return world, None
+
+    def is_in_its_own_way(self, m: Movable) -> bool:
+        """Tell whether a pod keeps its replacement out of a domain that has other nodes too."""
+        found = self._in_its_own_way.get(id(self.candidate(m)))
+        if found is None:
+            found = _repels_itself(self.candidate(m))
+            self._in_its_own_way[id(self.candidate(m))] = found
+        return found and m.group is not None and not (m.stateful or m.surges)
 
     def _skews_today(self, m: Movable) -> tuple[int, ...]:
         """Return how uneven the soft constraints of a pod are before the plan."""
@@ -376,7 +394,7 @@ class Fitting:
 
     def _tied_key(self, m: Movable) -> Hashable:
         shape = self.candidate(m).shape
-        alike = not (shape.spread or m.stateful or m.group is None)
+        alike = not (shape.spread or m.stateful or m.group is None or self.is_in_its_own_way(m))
         return (m.group, id(m.pod.shape), id(m.pod.labels)) if alike else m.pod.uid
 
     def _ask(self, world: World, m: Movable) -> Flags:
@@ -435,6 +453,15 @@ def departure(m: Movable) -> tuple[Change, ...]:
     if m.stateful:
         return (Leave(m.pod.uid),)
     return (Terminate(m.pod.uid),) if m.group is not None else ()
+
+
+def _repels_itself(candidate: Candidate) -> bool:
+    return any(
+        term.topology_key != HOST
+        and candidate.namespace in term.namespaces
+        and term.selector.matches(candidate.labels)
+        for term in candidate.shape.anti_affinity
+    )
 
 
 def _tied(shape: PodShape) -> bool:

@@ -156,7 +156,11 @@ class Formulation:
         changes = (*base.changes(), *gone)
         if self._hood.domains_aside:
             return base.fitting.domains_aside(m, changes)
-        return base.fitting.now(m, changes)[0]
+        fits = base.fitting.now(m, changes)[0]
+        if base.fitting.is_in_its_own_way(m):
+            # With its company, its own domain may be the only one, and without it is taken.
+            fits = fits | base.fitting.now(m, base.changes())[0]
+        return fits
 
     def _lost(self, goal: Relocate | None, m: Movable, row: int | None) -> float:
         """Return what it costs that a pod is not where its own goal asks for, in evictions."""

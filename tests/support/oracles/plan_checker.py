@@ -15,7 +15,7 @@ import msgspec
 from common.api.migrations import Purpose
 from common.cluster.records import NodeName, PodRecord, PodUid
 from common.cluster.resources import NOTHING, Resources
-from common.fit import Arrive, Change, FitIndex, Leave, Terminate, World, replacement
+from common.fit import Arrive, Candidate, Change, FitIndex, Leave, Terminate, World, replacement
 from common.load import NodeLoad
 from rebalancer.goals import AtMost, Ceiling, Empty
 from rebalancer.planner import Demand, Move, Plan
@@ -92,10 +92,19 @@ class Replay:
             ceiling = ceiling.transient()
         if _above(level, ceiling):
             yield f"{move.pod} brings {target} to {level}, above {ceiling}"
-        changes = [*self.changes, *(Leave(uid) for uid in needs), *_leaving(pod)]
-        world = World(self.snapshot, FitIndex()).after(*changes)
-        for rejection in world.rejections(replacement(pod, self.snapshot), target):
+        new, changes = replacement(pod, self.snapshot), [*self.changes, *map(Leave, needs)]
+        world = World(self.snapshot, FitIndex()).after(*changes, *_leaving(pod))
+        if pod.shape.anti_affinity and not self._fits_anywhere(world, new):
+            # The replacement is pending until the original is gone, which repels it so long.
+            world = World(self.snapshot, FitIndex()).after(*changes, Leave(pod.uid))
+        for rejection in world.rejections(new, target):
             yield f"{move.pod} does not fit on {target}: {rejection.message}"
+
+    def _fits_anywhere(self, world: World, new: Candidate) -> bool:
+        """Tell whether kube-scheduler could find a node if there were room on all of them."""
+        bare = msgspec.structs.replace(new.shape, requests=NOTHING)
+        asked = msgspec.structs.replace(new, shape=bare)
+        return any(not list(world.rejections(asked, node)) for node in self.snapshot.nodes)
 
     def level(
         self, node: NodeName, arrivals: Sequence[Move], gone: Sequence[PodUid]

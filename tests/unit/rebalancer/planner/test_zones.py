@@ -79,3 +79,48 @@ def test_pods_of_other_nodes_fill_it_if_those_of_the_highest_may_not() -> None:
     assert plan.unmet == ()
     assert {(move.source[:4], move.target) for move in plan.moves} == {("next", "fresh")}
     assert len(plan.moves) == 6
+
+
+APART = {
+    "affinity": {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "labelSelector": {"matchLabels": {"app": "web"}},
+                    "topologyKey": "topology.kubernetes.io/zone",
+                }
+            ]
+        }
+    }
+}
+
+
+def one_per_zone(*zones: str) -> PlannerWorld:
+    """Return two nodes in each of three zones, and a hot one with the replica of its zone."""
+    world = PlannerWorld(config={"enabledStrategies": ["ResourceOptimization"]})
+    for zone in "abc":
+        world.node(f"{zone}1", zone=zone, overhead=70.0 if zone == "a" else 20.0)
+        world.node(f"{zone}2", zone=zone)
+    for zone in zones:
+        world.pod(
+            f"web-{zone}", f"{zone}1", 15.0, owner="web", labels={"app": "web"}, spec=APART,
+            replicas=len(zones),
+        )  # fmt: skip
+    return world
+
+
+def test_a_replica_that_repels_those_of_all_other_zones_moves_within_its_own() -> None:
+    demand = one_per_zone(*"abc").demand()
+    plan = make_plan(demand)
+    assert faults(demand, plan) == []
+    assert [(move.pod, move.target) for move in plan.moves] == [("default/web-a", "a2")]
+    assert plan.moves[0].alternatives == ()
+    assert plan.unmet == ()
+
+
+def test_where_a_zone_is_free_a_replica_goes_there_because_its_own_is_still_taken() -> None:
+    demand = one_per_zone(*"ab").demand()
+    plan = make_plan(demand)
+    assert faults(demand, plan) == []
+    assert [(move.pod, move.target[0]) for move in plan.moves] == [("default/web-a", "c")]
+    assert all(node[0] == "c" for node in plan.moves[0].alternatives)
