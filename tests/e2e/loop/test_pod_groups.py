@@ -25,9 +25,10 @@ from controlplane.cluster import ClusterOptions, ControlPlane, up
 from controlplane.guardian import Guardian
 from simulator import build
 from simulator.scenarios import Scenario
+from tests.support.releases import needs_pod_groups
 from tests.support.stands.control_plane import Say
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, needs_pod_groups]
 
 Json = dict[str, Any]  # Any: the nesting of Kubernetes' objects
 
