@@ -179,6 +179,7 @@ async def half_emptied(folder: Path) -> AsyncIterator[tuple[Loop, str, str]]:
         yield loop, health, halves()[0]
 
 
+@pytest.mark.long(17)
 @pytest.mark.parametrize("key", REMOVED)
 async def test_nothing_more_leaves_a_node_once_an_autoscaler_removes_it(
     tmp_path: Path, key: str
@@ -208,6 +209,7 @@ async def test_a_node_is_given_back_once_autoscalers_are_told_to_keep_it(
         assert left <= names_on(loop, node)
 
 
+@pytest.mark.long(65)
 async def test_no_pod_comes_to_an_emptied_node_within_an_hour(tmp_path: Path) -> None:
     """Pods come, go and are replaced all the time, and two nodes always have room for them."""
     calm = {"leaderElection": {"namespace": "default", "leaseDuration": "600s",

@@ -110,8 +110,8 @@ def _movable_at(replay: Replay, row: int) -> list[int]:
 def _too_few(replay: Replay, row: int, _: str) -> bool:
     model = replay.model
     left = replay.load[row] - sum(model.pods[p].load for p in _movable_at(replay, row))
-    return bool((model.percent(replay.load)[row] > model.ceiling).any()) and bool(
-        (100.0 * left / model.capacity[row] > model.ceiling).any()
+    return bool((model.percent(replay.load)[row] > model.ceiling[row]).any()) and bool(
+        (100.0 * left / model.capacity[row] > model.ceiling[row]).any()
     )
 
 
