@@ -31,6 +31,7 @@ from bench.stands.rebalancer_process import LOAD, RebalancerProcess, rebalancer_
 from common.api.contract import API_VERSION
 from common.clock import SYSTEM
 from common.cluster import quantities as quantity
+from controlplane.errors import Refused
 from controlplane.scheduler_config import SHIPPED
 from simulator.scenarios import Scenario
 
@@ -200,6 +201,16 @@ async def measured(
 
 async def _are_measured(cluster: Cluster, pods: Pods, nodes: Sequence[str], close: float) -> bool:
     await SYSTEM.sleep(0.5)
+    try:
+        return await _shown(cluster, pods, nodes, close)
+    except Refused as refusal:
+        # A metrics-server that answers late is not available for a moment.
+        if refusal.status != 503:
+            raise
+        return False
+
+
+async def _shown(cluster: Cluster, pods: Pods, nodes: Sequence[str], close: float) -> bool:
     used = {each["metadata"]["name"]: each["usage"] for each in await _metrics(cluster, "nodes")}
     milli = {node: quantity.milli(usage["cpu"]) for node, usage in used.items()}
     true = pods.percent(nodes)
