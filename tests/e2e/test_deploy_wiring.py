@@ -88,7 +88,7 @@ async def test_the_second_scheduler_is_guided_and_the_rebalancer_moves_pods(
             images = {"rebalancer": evenkeel_image()}
             async with pods_running(cluster, tmp_path / "reb", [rebalancer], images) as moving:
                 await moving.ready(cluster)
-                await _acts(cluster, landing, moving, others)
+                await _acts(cluster, landing, moving, others, named)
 
 
 async def test_the_scheduler_of_the_control_plane_is_guided_and_goes_back_to_what_it_was(
@@ -174,14 +174,18 @@ async def _has_seen(cluster: Cluster, version: int) -> bool:
 
 
 async def _acts(
-    cluster: Cluster, landing: Landing, rebalancer: RunningPods, nodes: Sequence[str]
+    cluster: Cluster,
+    landing: Landing,
+    rebalancer: RunningPods,
+    nodes: Sequence[str],
+    template: Json,
 ) -> None:
     """See a Migration wait while it only observes, and carried out once it may act."""
     volume = rebalancer.volume("config")
     shipped = yaml.safe_load((volume.folder / "rebalancer.yaml").read_text())
     assert shipped["schedulerNames"] == ["evenkeel-scheduler"]
     volume.write({"rebalancer.yaml": yaml.safe_dump({**shipped, **BRISK})})
-    taken = await landing.place("later", 3)
+    taken = await landing.place("later", 3, **template)
     [pod, *_] = await landing.pods("later")
     await landing.plan([(pod, next(node for node in nodes if node not in taken))])
     migration = f"/apis/evenkeel.io/v1alpha1/migrations/{pod['metadata']['uid']}"
