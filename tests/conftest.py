@@ -20,7 +20,7 @@ settings.load_profile("ci" if os.environ.get("CI") else "evenkeel")
 # Modules and tests stay: there is no point in looking for cycles among them.
 gc.disable()
 
-WORKERS_PER_CORE = 3
+WORKERS_PER_CORE = 2
 # Planners make many objects and few cycles: full collections took a sixth of their tests' time.
 COLLECT_AFTER = (20_000, 20, 50)
 # About eighty programs leave so much behind; to look through all objects takes a second.
@@ -31,8 +31,8 @@ FROZEN_OBJECTS = 500_000
 def pytest_xdist_auto_num_workers() -> int:
     """Run more workers than cores: tests of whole programs wait five times as long as they work.
 
-    They wait for leases, deadlines and measurements; others compute meanwhile. With two workers
-    per core a third of the machine is idle. A worker takes up to 0.8 GB.
+    They wait for leases, deadlines and measurements; others compute meanwhile. With three workers
+    per core programs that go by a fast clock starve now and then. A worker takes up to 0.8 GB.
     """
     return WORKERS_PER_CORE * (os.cpu_count() or 1)
 
