@@ -8,6 +8,7 @@ token volume) stays out of here.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -62,6 +63,10 @@ class PodTerm(Part, frozen=True):
     topology_key: str
     namespaces: frozenset[str]
     namespace_selector: Selector
+
+    def selects(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Tell whether it is about pods like this, by the namespaces that it names."""
+        return namespace in self.namespaces and self.selector.matches(labels)
 
 
 class WeightedTerm(Part, frozen=True):

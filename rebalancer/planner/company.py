@@ -83,5 +83,5 @@ class Company:
     def _repelled_by(self, candidate: Candidate) -> Iterable[tuple[Group, str]]:
         for term in candidate.shape.anti_affinity:
             for group, other in self._candidates.items():
-                if other.namespace in term.namespaces and term.selector.matches(other.labels):
+                if term.selects(other.namespace, other.labels):
                     yield group, term.topology_key

@@ -271,15 +271,6 @@ class Fitting:
         return self._asked_first(m)[1]
 
     @_naming_the_pod
-    def domains_aside(self, m: Movable, changes: tuple[Change, ...]) -> Flags:
-        """Return where a pod fits after changes if its domains held as few pods as it needs."""
-        world, bare = self._worlds(m, changes)[0], self._unburdened(m)
-        shape = msgspec.structs.replace(bare.shape, spread=())
-        fits: Flags = world.ask(msgspec.structs.replace(bare, shape=shape)).mask(room_aside=True)
-        hard = (t for t in self.topologies(m, changes) if t.constraint.hard)
-        found: Flags = np.logical_and.reduce([fits[self._rows], *(t.ids >= 0 for t in hard)])
-        return found
-
     def now(self, m: Movable, changes: tuple[Change, ...]) -> tuple[Flags, Flags | None]:
         """Return the same two answers after what the plan has changed so far."""
         world, later = self._worlds(m, changes)
@@ -290,6 +281,16 @@ class Fitting:
         home = int(self._rows[m.row])
         unspoiled = no_worse(question, home, today)[self._rows] if soft else None
         return fits if later is None else fits & self._ask(later, m), unspoiled
+
+    @_naming_the_pod
+    def domains_aside(self, m: Movable, changes: tuple[Change, ...]) -> Flags:
+        """Return where a pod fits after changes if its domains held as few pods as it needs."""
+        world, bare = self._worlds(m, changes)[0], self._unburdened(m)
+        shape = msgspec.structs.replace(bare.shape, spread=())
+        fits: Flags = world.ask(msgspec.structs.replace(bare, shape=shape)).mask(room_aside=True)
+        hard = (t for t in self.topologies(m, changes) if t.constraint.hard)
+        found: Flags = np.logical_and.reduce([fits[self._rows], *(t.ids >= 0 for t in hard)])
+        return found
 
     def _worlds(self, m: Movable, changes: tuple[Change, ...]) -> tuple[World, World | None]:
         """Return the world in which the replacement looks for a node, and a later one.
@@ -457,9 +458,7 @@ def departure(m: Movable) -> tuple[Change, ...]:
 
 def _repels_itself(candidate: Candidate) -> bool:
     return any(
-        term.topology_key != HOST
-        and candidate.namespace in term.namespaces
-        and term.selector.matches(candidate.labels)
+        term.topology_key != HOST and term.selects(candidate.namespace, candidate.labels)
         for term in candidate.shape.anti_affinity
     )
 

@@ -259,7 +259,7 @@ class Formulation:
         """Keep siblings apart that repel each other by required anti-affinity."""
         candidate = self._base.fitting.candidate(pods[0])
         for term in candidate.shape.anti_affinity:
-            if candidate.namespace in term.namespaces and term.selector.matches(candidate.labels):
+            if term.selects(candidate.namespace, candidate.labels):
                 domain = self._domains(term.topology_key)
                 self._capped(pods, domain, 1)
                 self._unswapped(pods, pods, domain)

@@ -111,9 +111,7 @@ def _preferred(pod: PodRecord, there: NodeView) -> float:
         [q for q in there.pods.values() if q.uid != pod.uid] if shape.preferred_affinity else ()
     )
     for weighted in shape.preferred_affinity:
-        term = weighted.term
-        near = (q for q in others if q.namespace in term.namespaces)
-        found += weighted.weight * any(term.selector.matches(q.labels) for q in near)
+        found += weighted.weight * any(weighted.term.selects(q.namespace, q.labels) for q in others)
     return float(found)
 
 

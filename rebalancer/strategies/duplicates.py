@@ -124,8 +124,5 @@ def _likes_company(pod: PodRecord) -> bool:
     """Tell whether a pod prefers to be on one host with its like."""
     terms = (weighted.term for weighted in pod.shape.preferred_affinity)
     return any(
-        term.topology_key == HOST
-        and pod.namespace in term.namespaces
-        and term.selector.matches(pod.labels)
-        for term in terms
+        term.topology_key == HOST and term.selects(pod.namespace, pod.labels) for term in terms
     )
