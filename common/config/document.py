@@ -59,15 +59,12 @@ class Document:
 
 def read(text: str) -> Document:
     """Return what stands in `text`; raise `Unreadable` with every problem found."""
-    try:
-        root = yaml.compose(text, Loader=_Loader)
-    except yaml.YAMLError as error:
-        raise Unreadable([_syntax(error, text)]) from None
-    except RecursionError:
-        raise Unreadable([Problem(1, "", "is nested too deeply")]) from None
     walk = _Walk()
     try:
+        root = yaml.compose(text, Loader=_Loader)
         values = None if root is None else walk.value(root, ())
+    except yaml.YAMLError as error:
+        raise Unreadable([_syntax(error, text)]) from None
     except RecursionError:
         raise Unreadable([Problem(1, "", "is nested too deeply")]) from None
     if walk.problems:

@@ -12,7 +12,7 @@ from common.api.migrations import Purpose
 from common.cache.snapshot import NodeView
 from common.cluster.migrations import MigrationRecord
 from common.cluster.records import NodeName, PodRecord
-from common.config import LoadSettings
+from common.config import LoadSettings, Thresholds
 from common.load import NodeLoad
 from console.data import (
     Ceilings,
@@ -116,7 +116,7 @@ def cell(asked: Inspection, view: NodeView, planned: NodePlan | None) -> NodeCel
             words.percent(planned.after.memory) if planned is not None and moved else memory
         ),
         pods=len(view.pods),
-        note=why_unknown(load) or above(asked, view.node.name, load),
+        note=why_unknown(load) or above(asked.config, limits, load),
         cpu_ceiling=None if limits.cpu == asked.config.cpu_threshold else limits.cpu,
         memory_ceiling=None if limits.memory == asked.config.memory_threshold else limits.memory,
     )
@@ -135,25 +135,18 @@ def why_unknown(load: NodeLoad | None) -> str:
     return WHY_UNKNOWN[why] if why is not None else ""
 
 
-def above(asked: Inspection, name: NodeName, load: NodeLoad | None) -> str:
+def above(config: LoadSettings, limits: Thresholds, load: NodeLoad | None) -> str:
     """Return which pressure and further resources of a node are above what is allowed."""
     if load is None or not load.known:
         return ""
-    pressed = pressure.under_pressure(load, asked.config)
-    return ", ".join(
-        (*(pressure.words(load, d, asked.config) for d in pressed), *_further(asked, name, load))
+    pressed = (pressure.words(load, d, config) for d in pressure.under_pressure(load, config))
+    rows = zip(config.further_resources, load.further, limits.further, strict=False)
+    further = (
+        f"{words.shown_percent(words.percent(found.percent))} {resource.name} (allowed {most:g} %)"
+        for resource, found, most in rows
+        if found.known and found.percent > most
     )
-
-
-def _further(asked: Inspection, name: NodeName, load: NodeLoad) -> Iterator[str]:
-    if not load.further:
-        return
-    limits = asked.rules.of_node(name).thresholds.further
-    rows = zip(asked.config.further_resources, load.further, limits, strict=False)
-    for resource, found, most in rows:
-        if found.known and found.percent > most:
-            level = words.shown_percent(words.percent(found.percent))
-            yield f"{level} {resource.name} (allowed {most:g} %)"
+    return ", ".join((*pressed, *further))
 
 
 def state_of(view: NodeView, load: NodeLoad | None) -> NodeState:

@@ -323,7 +323,7 @@ def left_above_ceiling(
     problem: Problem, load: Floats, moves: Sequence[tuple[Movable, int]]
 ) -> Refusal | None:
     """Return which node moves would leave above its ceiling, and higher than it is now."""
-    rows = sorted({row for m, target in moves for row in (m.row, target)})
+    rows = _touched(moves)
     before, after = touched_levels(problem, load, moves)
     worse = (after > problem.ceiling[rows] + PRECISION) & (after > before + _SAME)
     if not worse.any():
@@ -337,11 +337,15 @@ def left_above_ceiling(
     )
 
 
+def _touched(moves: Sequence[tuple[Movable, int]]) -> list[int]:
+    return sorted({row for m, target in moves for row in (m.row, target)})
+
+
 def touched_levels(
     problem: Problem, load: Floats, moves: Sequence[tuple[Movable, int]]
 ) -> tuple[Floats, Floats]:
     """[touched, R] return the levels of the nodes that moves touch, before and after them."""
-    rows = sorted({row for m, target in moves for row in (m.row, target)})
+    rows = _touched(moves)
     place = {row: number for number, row in enumerate(rows)}
     before, after, capacity = load[rows], load[rows], problem.capacity[rows]
     for m, target in moves:
@@ -359,7 +363,7 @@ def compared_levels(
     less than others may (its pool's threshold is lower, or its tasks wait) gains by a move to a
     node that uses more.
     """
-    rows = sorted({row for m, target in moves for row in (m.row, target)})
+    rows = _touched(moves)
     before, after = touched_levels(problem, load, moves)
     return before + problem.strictness[rows], after + problem.strictness[rows]
 

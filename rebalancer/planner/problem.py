@@ -553,9 +553,8 @@ class Problem:
 
     def _strictness(self) -> Floats:
         found: Floats = np.zeros_like(self.ceiling)
-        for goal in self.hot:
-            row = self.row_of[goal.node]
-            found[row] = self.ceiling.max(axis=0) - self.ceiling[row]
+        rows = _ints([self.row_of[goal.node] for goal in self.hot])
+        found[rows] = self.ceiling.max(axis=0, initial=0.0) - self.ceiling[rows]
         return found
 
     def _worst(self) -> float:

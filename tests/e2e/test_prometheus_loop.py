@@ -9,7 +9,6 @@ and memory alone nothing would have to move, and `near` and `waiting` would be f
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
@@ -184,7 +183,7 @@ async def test_a_node_that_waits_and_one_that_sends_too_much_are_relieved_and_no
     assert re.search(r"(7[5-9]|8\d) % network", why["sending"].out), why["sending"]
     assert "80 % CPU, 80 % memory, 70 % network" in why["near"].out
     assert len(loop.migrations()) == len(loop.witness.evicted) == 2
-    notes = {node["name"]: node["note"] for node in json.loads(listed.out)["nodes"]}
+    notes = {node["name"]: node["note"] for node in listed.json["nodes"]}
     assert re.search(r"4\d % CPU pressure", notes["waiting"]), notes
     assert re.search(r"\d % network", notes["sending"]), notes
     assert notes["near"] == notes["free"] == ""

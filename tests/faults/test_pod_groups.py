@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +126,7 @@ async def test_pods_of_foreign_groups_stay_where_they_are_and_it_is_said_why(
             maintain(loop.cluster, "node-0", on=True)
             await loop.until(lambda: not loop.on("node-0", "web"), "the others have left")
             await loop.cycles(health, 3)
-            plan = json.loads((await fetch(f"{health}/debug/plan?output=json")).text)
+            plan = (await fetch(f"{health}/debug/plan", output="json")).json()
             maintain(loop.cluster, "node-0", on=False)
         assert [uid for app in apps for uid in uids(loop, app)] == before
         assert len(loop.witness.evicted) == 2
